@@ -30,15 +30,6 @@ def _position(text: str) -> str:
     return text.removeprefix("s") if text.startswith("s@") else text.removeprefix("+")
 
 
-def _single_replica(text: str) -> str:
-    if text not in ("1", "-1"):
-        raise UsageError(
-            f"--replication-factor {text}: one broker is the whole cluster, so each partition has "
-            "one replica; leave the option out"
-        )
-    return ""
-
-
 def _same(text: str) -> str:
     return text
 
@@ -133,7 +124,7 @@ _BY_COMMAND: Final[Mapping[str, tuple[Habit, ...]]] = {
         ),
     ),
     "topics create": (
-        Habit(names=("--replication-factor", "--replicas", "-r"), value=_single_replica),
+        Habit(names=("--replicas", "-r"), option="--replication-factor"),
         Habit(names=("--topic-config",), option="--config"),
     ),
     "topics alter": (

@@ -1,6 +1,5 @@
 """What a console is told when it starts."""
 
-from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
 
@@ -8,6 +7,7 @@ from cordwood.console.decoding.masking import Masking
 from cordwood.errors import ConfigError
 from cordwood.remote.remote_cluster import Address
 from cordwood.security.clients.client_security import ClientSecurity
+from cordwood.value_class import dataclass, field
 
 DEFAULT_PORT: Final = 9480
 _INTERVAL_S_MIN: Final = 0.2

@@ -6,7 +6,6 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final
 
 import uvicorn
@@ -14,6 +13,7 @@ import uvicorn
 from cordwood.console.console import Console
 from cordwood.console.console_config import ConsoleConfig
 from cordwood.console.web_app import WebApp
+from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 

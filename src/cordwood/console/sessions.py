@@ -9,7 +9,6 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import replace
 from typing import Final
 
 from cordwood.console.facts.broker_access import BrokerAccess
@@ -21,6 +20,7 @@ from cordwood.remote.remote_groups import RemoteGroups
 from cordwood.remote.remote_topics import RemoteTopics
 from cordwood.security.clients.client_security import PLAINTEXT, ClientProtocol, ClientSecurity
 from cordwood.security.secret import Secret
+from cordwood.value_class import replace
 
 SESSIONS_MAX: Final = 100
 _IDLE_S: Final = 8 * 3600.0

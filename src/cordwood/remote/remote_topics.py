@@ -99,12 +99,19 @@ class RemoteTopics:
 
     # --- changing ----------------------------------------------------------------------------
 
-    def create(self, name: str, *, partitions: int | None, config: Mapping[str, str]) -> int:
+    def create(
+        self,
+        name: str,
+        *,
+        partitions: int | None,
+        config: Mapping[str, str],
+        replicas: int | None = None,
+    ) -> int:
         """Create a topic; return its number of partitions."""
         wanted: topic_messages.CreateTopicsRequestTopicsDict = {
             "name": name,
             "num_partitions": _BROKER_DECIDES if partitions is None else partitions,
-            "replication_factor": _BROKER_DECIDES,
+            "replication_factor": _BROKER_DECIDES if replicas is None else replicas,
             "configs": [{"name": key, "value": value} for key, value in config.items()],
         }
         answer = self._cluster.admin(

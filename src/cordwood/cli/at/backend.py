@@ -197,7 +197,14 @@ class Backend(Protocol):
     def topic_names(self, *, include_internal: bool) -> list[str]: ...
     def topics(self, *, include_internal: bool) -> list[TopicFacts]: ...
     def topic(self, name: str) -> TopicFacts: ...
-    def create_topic(self, name: str, *, partitions: int | None, config: Mapping[str, str]) -> int:
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None,
+        config: Mapping[str, str],
+        replicas: int | None = None,
+    ) -> int:
         """Create a topic; return its number of partitions."""
         ...
 

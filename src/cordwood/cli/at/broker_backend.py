@@ -187,8 +187,15 @@ class BrokerBackend:
             config={k: ConfigFact(value=c.value, source=c.source) for k, c in config.items()},
         )
 
-    def create_topic(self, name: str, *, partitions: int | None, config: Mapping[str, str]) -> int:
-        return self._topics.create(name, partitions=partitions, config=config)
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None,
+        config: Mapping[str, str],
+        replicas: int | None = None,
+    ) -> int:
+        return self._topics.create(name, partitions=partitions, config=config, replicas=replicas)
 
     def alter_topic(
         self, name: str, *, partitions: int | None, config: Mapping[str, str | None]

@@ -21,6 +21,7 @@ from cordwood.cli.at.backend import (
 from cordwood.cli.at.directory_reader import DirectoryReader
 from cordwood.cli.at.store_directories import check_is_store
 from cordwood.cli.at.target import DirectoryTarget
+from cordwood.cli.failures import UsageError
 from cordwood.clock import SystemClock
 from cordwood.errors import (
     ChangeRefusedError,
@@ -120,7 +121,19 @@ class DirectoryBackend:
             },
         )
 
-    def create_topic(self, name: str, *, partitions: int | None, config: Mapping[str, str]) -> int:
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None,
+        config: Mapping[str, str],
+        replicas: int | None = None,
+    ) -> int:
+        if replicas not in (None, -1, 1):
+            raise UsageError(
+                f"--replication-factor {replicas}: a data directory has one replica of each "
+                "partition; create the topic at a broker of a cluster"
+            )
         from cordwood.log.inbox.topic_change import CreateTopic
 
         check_topic_name(name)

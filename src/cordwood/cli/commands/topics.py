@@ -201,6 +201,15 @@ def create_topics(
             "--partitions", "-p", min=1, help="Number of partitions. Default: 1, or the broker's."
         ),
     ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            min=-1,
+            metavar="N",
+            help="Replicas of each partition, in a cluster. Default: the broker's.",
+        ),
+    ] = None,
     config: ConfigOption = None,
     if_missing: Annotated[
         bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")
@@ -213,6 +222,7 @@ def create_topics(
     Examples:
       cordwood topics create orders --partitions 3
       cordwood topics create accounts -c cleanup.policy=compact -c key.index=true
+      cordwood topics create payments --replication-factor 3 --at broker-1:9092
     """
     from cordwood.errors import TopicExistsError
 
@@ -220,7 +230,9 @@ def create_topics(
     with _opened(at, may_be_new=True) as backend:
         for name in topic:
             try:
-                count = backend.create_topic(name, partitions=partitions, config=keys)
+                count = backend.create_topic(
+                    name, partitions=partitions, replicas=replicas, config=keys
+                )
             except TopicExistsError:
                 if not if_missing:
                     raise

@@ -1,9 +1,9 @@
 """A key, a value or a header as text."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.quantities import KIB, MIB
+from cordwood.value_class import dataclass
 
 SHOWN_BYTES_MAX: Final = 256 * KIB  # of one value on its own page
 PREVIEW_CHARS_MAX: Final = 300  # of one value in a table

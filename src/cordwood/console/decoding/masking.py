@@ -13,13 +13,13 @@ If a rule is for a part of a value and the value cannot be parsed, the whole val
 import fnmatch
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.console.decoding.decoded import Decoded
 from cordwood.console.decoding.value_decoders import decode, decoded_content
 from cordwood.errors import ConfigError
 from cordwood.format.record import Header, Record
+from cordwood.value_class import dataclass
 
 MASK: Final = "***"
 _MASK_BYTES: Final = MASK.encode()

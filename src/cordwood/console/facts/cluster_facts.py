@@ -1,9 +1,10 @@
 """What a console knows about a store or a cluster at one moment. Values only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
+
+from cordwood.value_class import dataclass, field
 
 Place = tuple[str, int]  # topic and partition
 

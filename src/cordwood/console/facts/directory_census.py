@@ -3,7 +3,6 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.clock import SystemClock
@@ -25,6 +24,7 @@ from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.topics.topic import Topic
 from cordwood.storage.files import RealFileSystem
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

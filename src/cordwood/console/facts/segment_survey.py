@@ -5,7 +5,6 @@ Reads a few kilobytes of each segment at most. For the pages of one topic, not f
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.clock import Clock
@@ -22,6 +21,7 @@ from cordwood.log.rules.retention import RetentionPlan
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.quantities import FilePosition, Offset, TimestampMs
+from cordwood.value_class import dataclass
 
 _BATCHES_SHOWN: Final = 200
 _ATTEMPTS: Final = 3

@@ -2,11 +2,11 @@
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from cordwood.console.facts.cluster_facts import PartitionRate, Place, Snapshot
+from cordwood.value_class import dataclass
 
 POINTS_MAX: Final = 180
 _NO_RATE: Final = PartitionRate(0.0, 0.0)

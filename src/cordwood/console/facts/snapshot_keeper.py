@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections import deque
-from dataclasses import replace
 from typing import Final
 
 from cordwood.clock import Clock
@@ -19,6 +18,7 @@ from cordwood.console.facts.events import EVENTS_MAX, Event, events_between
 from cordwood.console.facts.series import Series, SeriesKeeper, rates_between
 from cordwood.errors import CordwoodError, StorageError
 from cordwood.remote.remote_cluster import RemoteCluster
+from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """What a search looks for, as a tree. Values only."""
 
-from dataclasses import dataclass, replace
+from cordwood.value_class import dataclass, replace
 
 ANY = "any"  # key or value
 KEY = "key"

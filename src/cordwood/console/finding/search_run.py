@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.console.decoding.masking import TopicMasking
 from cordwood.console.facts.topic_records import Extent, TopicRecords
 from cordwood.console.finding.query_tree import Bounds, Query, bounds_of
 from cordwood.format.record import Record
+from cordwood.value_class import dataclass
 
 HITS_MAX: Final = 500
 SECONDS_MAX: Final = 300.0

@@ -5,7 +5,6 @@ requested from the owner of the directory, or made here if it has none.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ from cordwood.log.inbox.store_change import CommitGroup, StoreChange
 from cordwood.log.inbox.topic_change import AlterTopic, ForgetGroup
 from cordwood.remote.remote_groups import RemoteGroups
 from cordwood.remote.remote_topics import RemoteTopics
+from cordwood.value_class import replace
 
 DONE: Final[Mapping[str, str]] = {
     "config": "The configuration was changed.",

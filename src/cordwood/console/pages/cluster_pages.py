@@ -1,6 +1,5 @@
 """Users, access rules and quotas; settings; what the console saw happen."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.console.facts.events import Event
@@ -13,6 +12,7 @@ from cordwood.remote.remote_acls import RemoteAcls
 from cordwood.remote.remote_cluster import RemoteCluster
 from cordwood.remote.remote_quotas import RemoteQuotas
 from cordwood.remote.remote_users import RemoteUsers
+from cordwood.value_class import dataclass
 
 _BROKER: Final = 4
 _SOURCES: Final = {

@@ -1,6 +1,5 @@
 """The configuration of a topic: every key with its source and meaning, and what a change does."""
 
-from dataclasses import dataclass, fields
 from typing import Final
 
 from cordwood.console.facts.cluster_facts import TopicFacts
@@ -10,6 +9,7 @@ from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.remote.remote_topics import RemoteTopics
+from cordwood.value_class import dataclass, fields
 
 _PARTITIONS_MAX: Final = 200  # that a preview looks at
 

@@ -1,6 +1,5 @@
 """What a viewer sees instead of a page that cannot be made."""
 
-from dataclasses import dataclass
 from http import HTTPStatus
 
 from cordwood.console.pages.page import BadParameterError, PageForbiddenError, PageNotFoundError
@@ -12,6 +11,7 @@ from cordwood.errors import (
     UnknownTopicError,
 )
 from cordwood.remote.refusals import is_forbidden
+from cordwood.value_class import dataclass
 
 
 class LoginNeededError(Exception):

@@ -1,7 +1,6 @@
 """Groups: their lag in records and in time, their members, and resetting their offsets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
 
 from cordwood.console.facts.cluster_facts import GroupFacts, MemberFacts, Place
@@ -13,6 +12,7 @@ from cordwood.console.views.lag import GroupPosition, GroupRow, group_row, posit
 from cordwood.console.views.table import Column, TablePage, TableState, table_page
 from cordwood.errors import CordwoodError
 from cordwood.remote.remote_groups import DEAD, RemoteGroups
+from cordwood.value_class import dataclass, replace
 
 _TIMED_MAX: Final = 200  # partitions whose time lag is looked up for one page
 

@@ -5,12 +5,12 @@ last look; the rest is skipped, unread, and counted. So the cost does not depend
 topic.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.console.decoding.masking import TopicMasking
 from cordwood.console.facts.topic_records import Extent, TopicRecords
 from cordwood.console.views.message_rows import Decoders, MessageRow, message_row, oldest_first
+from cordwood.value_class import dataclass
 
 ROWS_PER_LOOK: Final = 25
 

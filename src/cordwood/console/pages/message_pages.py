@@ -1,7 +1,6 @@
 """The records of a topic: newest, from an offset or a time, of a key; and one record alone."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.console.decoding.masking import TopicMasking
@@ -20,6 +19,7 @@ from cordwood.console.views.message_rows import (
     oldest_first,
 )
 from cordwood.format.record import Record
+from cordwood.value_class import dataclass
 
 MESSAGES_SHOWN: Final = 50
 HISTORY_MAX: Final = 200

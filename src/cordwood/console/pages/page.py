@@ -1,13 +1,13 @@
 """A page: a request comes in, a view model goes out, and it is rendered as HTML, JSON or CSV."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from cordwood.console.console import Console
 from cordwood.console.facts.cluster_facts import Snapshot, TopicFacts
 from cordwood.console.sessions import Viewer
 from cordwood.console.views.table import TablePage
+from cordwood.value_class import dataclass, field
 
 PARAMETER_CHARS_MAX: Final = 4_000
 T = TypeVar("T")

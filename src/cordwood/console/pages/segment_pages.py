@@ -1,6 +1,5 @@
 """The segments of a topic as a picture, and one segment with its files and batches."""
 
-from dataclasses import dataclass, replace
 from typing import Final
 
 from cordwood.console.facts.cluster_facts import Place, TopicFacts
@@ -15,6 +14,7 @@ from cordwood.console.views.segment_picture import (
     segment_picture,
 )
 from cordwood.log.inspection.segment_check import SegmentFindings
+from cordwood.value_class import dataclass, replace
 
 LANES_MAX: Final = 24
 _BY: Final = {BY_BYTES: "Bytes", BY_TIME: "Time"}

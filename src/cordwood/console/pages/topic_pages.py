@@ -1,6 +1,5 @@
 """The list of topics, and the pages of one topic about its partitions and its groups."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.console.facts.cluster_facts import PartitionFacts, PartitionRate, TopicFacts
@@ -8,6 +7,7 @@ from cordwood.console.pages.page import PageRequest
 from cordwood.console.views.lag import GroupPosition, groups_by_topic, positions_of
 from cordwood.console.views.table import Column, TablePage, TableState, table_page
 from cordwood.console.views.topic_rows import TopicRow, topics_page
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

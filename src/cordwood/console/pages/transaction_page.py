@@ -1,6 +1,5 @@
 """Transactions: those of each transactional id, and what is open in partitions."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.console.pages.page import PageRequest
@@ -14,6 +13,7 @@ from cordwood.remote.remote_transactions import (
     OpenTransaction,
     RemoteTransactions,
 )
+from cordwood.value_class import dataclass
 
 _DESCRIBED_MAX: Final = 500
 _LOOKED_AT_MAX: Final = 500  # partitions whose producers are read for one page

@@ -1,6 +1,5 @@
 """What retention, compaction and the archive will do, and what they did lately."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.console.facts.cluster_facts import Place
@@ -10,6 +9,7 @@ from cordwood.console.pages.segment_pages import survey_of
 from cordwood.console.views.table import Column, TablePage, TableState, table_page
 from cordwood.errors import CordwoodError
 from cordwood.log.reading.archived_segments import ArchiveStatus
+from cordwood.value_class import dataclass
 
 _PLANNED_MAX: Final = 300  # partitions that are planned for one page
 _EVENTS_SHOWN: Final = 50

@@ -1,9 +1,9 @@
 """How far groups are behind. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from cordwood.console.facts.cluster_facts import GroupFacts, Place, Snapshot
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

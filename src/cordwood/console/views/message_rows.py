@@ -1,7 +1,6 @@
 """Records as rows of a table, and one record on its own page. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from cordwood.console.decoding.decoded import NONE, Decoded
 from cordwood.console.decoding.internal_records import decode_internal
@@ -13,6 +12,7 @@ from cordwood.console.decoding.value_decoders import (
     visible,
 )
 from cordwood.format.record import Record
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 """The first page: is anything wrong, what happens now, what comes next. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.console.facts.cluster_facts import (
@@ -17,6 +16,7 @@ from cordwood.console.views.lag import GroupRow, group_row
 from cordwood.console.views.sparkline import Sparkline, sparkline
 from cordwood.console.views.topic_rows import TopicRow, topic_rows
 from cordwood.console.views.words import counted, size_in_words
+from cordwood.value_class import dataclass
 
 _SHOWN: Final = 8
 _EVENTS_SHOWN: Final = 6

@@ -11,7 +11,6 @@ the text of its link, so that nobody depends on colours.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.console.facts.cluster_facts import Place
@@ -19,6 +18,7 @@ from cordwood.console.facts.segment_survey import SurveyedLog
 from cordwood.console.views.words import count_in_words, moment_in_words, size_in_words
 from cordwood.log.reading.segment_info import SegmentInfo
 from cordwood.log.rules.retention import SegmentDecision, Verdict
+from cordwood.value_class import dataclass
 
 WIDTH: Final = 1_000.0
 BLOCKS_MAX: Final = 300  # in a lane; older segments are drawn as one block

@@ -1,8 +1,9 @@
 """A small line of the last values, as points of an SVG. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from cordwood.value_class import dataclass
 
 WIDTH: Final = 240
 HEIGHT: Final = 48

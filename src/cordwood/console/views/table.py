@@ -4,8 +4,9 @@ The state of a table is in the address, so that a link shows what its sender saw
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
+
+from cordwood.value_class import dataclass, field
 
 ROWS_MAX: Final = 100
 _FILTER_CHARS_MAX: Final = 200

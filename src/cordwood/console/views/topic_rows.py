@@ -1,11 +1,11 @@
 """The table of topics. Pure."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.console.facts.cluster_facts import PartitionRate, Snapshot
 from cordwood.console.views.lag import groups_by_topic
 from cordwood.console.views.table import Column, TablePage, TableState, table_page
+from cordwood.value_class import dataclass
 
 _NO_RATE: Final = PartitionRate(0.0, 0.0)
 
