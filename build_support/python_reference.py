@@ -1,8 +1,8 @@
 """Generate the reference of the Python API, docs/reference/*.md, from the docstrings.
 
 ``python build_support/python_reference.py`` rewrites it, ``--check`` fails if it is out of date.
-It reads the source, and imports it only for the values of constants. Which names are on which page, and the examples, are
-in `python_reference_pages.py`.
+It reads the source, and imports it only for the values of constants. Which names are on which page,
+and the examples, are in `python_reference_pages.py`.
 """
 
 from __future__ import annotations
