@@ -150,9 +150,10 @@ class GroupReader:
                 self._rebalance()
             has_news = False
             for number in self.partitions:
-                for record in self._new_records(number):
-                    has_news = True
-                    yield record
+                before = self._held[number].next
+                yield from self._new_records(number)
+                # It also moves over gaps, where no record is left.
+                has_news = has_news or self._is_stopping or self._held[number].next != before
                 if self._is_rebalance_due():
                     break
             now_s = self._clock.monotonic()

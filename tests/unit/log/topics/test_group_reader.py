@@ -19,6 +19,7 @@ from cordwood.errors import (
     UnknownTopicError,
 )
 from cordwood.log.store.store import Store
+from cordwood.log.topics import group_reader
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
@@ -150,6 +151,18 @@ def test_markers_and_aborted_records_are_passed_and_committed(store: Store) -> N
 
     assert read_all(store, isolation="read_committed") == [1]
     assert store.group("g").committed("orders", 0) == topic[0].high_watermark
+
+
+def test_gaps_that_compaction_left_are_passed_however_long_they_are(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_reader, "_TURN_OFFSETS_MAX", 2)
+    topic = store.create_topic("orders", config={"cleanup.policy": "compact"})
+    topic.append_many([(b"same", b"%d" % n) for n in range(9)])
+    store.compact("orders", force=True)
+    topic.append(b"9", key=b"other")
+
+    assert read_all(store) == [8, 9]
 
 
 # --- where a group begins ------------------------------------------------------------------------
