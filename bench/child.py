@@ -71,12 +71,14 @@ def measure_memory(path: Path, total_bytes: int) -> MemoryUse:
     return MemoryUse(**json.loads(said))
 
 
-def import_seconds(statement: str) -> float:
-    """The duration of an import statement in a new interpreter."""
+def seconds_in_new_process(statement: str, *, before: str = "", after: str = "") -> float:
+    """The duration of a statement in a new interpreter, without those of `before` and `after`."""
     program = (
+        f"{before}\n"
         "import time; started = time.perf_counter()\n"
         f"{statement}\n"
-        "print(time.perf_counter() - started)"
+        "print(time.perf_counter() - started)\n"
+        f"{after}\n"
     )
     return float(
         subprocess.run(

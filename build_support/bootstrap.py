@@ -3,6 +3,9 @@
 script/bootstrap calls it with any Python 3.11 or newer; it uses only the standard library. Each
 step writes a stamp of its inputs after it has finished. So a second run is quick, and a run after
 an interruption completes the rest. One bootstrap works at a time; the others wait for it.
+
+With the argument `demo`, it installs only what the demo needs. The compiler works while pip
+fetches packages.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+BUILD_LOCK = ROOT / "requirements" / "build.txt"
+DEMO_LOCK = ROOT / "requirements" / "demo.txt"
 LOCK = ROOT / "requirements" / "dev.txt"
 ZIG_LOCK = ROOT / "requirements" / "zig.txt"
 PLAIN_STATUS = 3  # of build_in_place.py: no compiler
@@ -30,9 +35,13 @@ def main() -> int:
         if version is None:
             create_venv()
             version = venv_version()
-        install_locked(f"{version} {sys.platform} {os.uname().machine}")
+        packages = Packages(f"{version} {sys.platform} {os.uname().machine}")
+        packages.install_for_building()
         install_cordwood()
-        return build_kernels()
+        with kernel_build() as building:
+            packages.install(is_for_demo=sys.argv[1:] == ["demo"])
+            status = building.wait()
+        return finish_kernels(status)
 
 
 @contextmanager
@@ -73,12 +82,33 @@ def create_venv() -> None:
         )
 
 
-def install_locked(environment: str) -> None:
-    made_from = digest([LOCK], environment)
-    with step("packages", made_from) as is_due:
-        if is_due:
-            say("installing the locked packages")
-            pip("install", "--require-hashes", "--requirement", LOCK)
+class Packages:
+    """The locked packages of `.venv`. Whoever has those for development has the others too."""
+
+    def __init__(self, environment: str) -> None:
+        self._all = digest([LOCK], environment)
+        self._for_demo = digest([DEMO_LOCK], environment)
+        self._for_building = digest([BUILD_LOCK], environment)
+
+    def install_for_building(self) -> None:
+        if is_current("packages", self._all) or is_current("demo-packages", self._for_demo):
+            return
+        with step("build-packages", self._for_building) as is_due:
+            if is_due:
+                pip("install", "--require-hashes", "--requirement", BUILD_LOCK)
+
+    def install(self, *, is_for_demo: bool) -> None:
+        if is_for_demo and not is_current("packages", self._all):
+            with step("demo-packages", self._for_demo) as is_due:
+                if is_due:
+                    say("installing the packages of the demo")
+                    # Python compiles what it imports; pip would compile all of pyspark and pandas.
+                    pip("install", "--no-compile", "--require-hashes", "--requirement", DEMO_LOCK)
+            return
+        with step("packages", self._all) as is_due:
+            if is_due:
+                say("installing the locked packages")
+                pip("install", "--require-hashes", "--requirement", LOCK)
 
 
 def install_cordwood() -> None:
@@ -91,15 +121,27 @@ def install_cordwood() -> None:
             pip("install", *options, environment={"CORDWOOD_CC": "none"})
 
 
-def build_kernels() -> int:
-    status = run_kernel_build()
+@contextmanager
+def kernel_build() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([PYTHON, ROOT / "build_support" / "build_in_place.py"])
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+
+
+def finish_kernels(status: int) -> int:
+    """If there was no compiler, install one and build again."""
     if status == PLAIN_STATUS and os.environ.get("CORDWOOD_CC", "") in ("", "zig"):
         try:
             install_zig()
         except SystemExit:
             say("could not install ziglang")
         else:
-            status = run_kernel_build()
+            with kernel_build() as building:
+                status = building.wait()
     if status == PLAIN_STATUS:
         say("warning: no C compiler; the kernels run as plain Python: correct, but slow")
         return 0
@@ -113,20 +155,22 @@ def install_zig() -> None:
             pip("install", "--require-hashes", "--requirement", ZIG_LOCK)
 
 
-def run_kernel_build() -> int:
-    return subprocess.run(
-        [PYTHON, ROOT / "build_support" / "build_in_place.py"], check=False
-    ).returncode
-
-
 @contextmanager
 def step(name: str, made_from: str) -> Iterator[bool]:
     """Yield whether the step is due; write its stamp if the body ends without an error."""
-    stamp = VENV / f"cordwood-{name}.stamp"
-    is_due = not stamp.exists() or stamp.read_text() != made_from
+    is_due = not is_current(name, made_from)
     yield is_due
     if is_due:
-        stamp.write_text(made_from)
+        stamp_of(name).write_text(made_from)
+
+
+def is_current(name: str, made_from: str) -> bool:
+    stamp = stamp_of(name)
+    return stamp.exists() and stamp.read_text() == made_from
+
+
+def stamp_of(name: str) -> Path:
+    return VENV / f"cordwood-{name}.stamp"
 
 
 def digest(paths: list[Path], rest: str) -> str:

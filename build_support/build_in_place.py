@@ -79,6 +79,7 @@ def build(names: list[str]) -> set[Path]:
             extension for extension in kernel_extensions() if extension.name in names
         ]
         command.is_required = True
+        command.parallel = os.cpu_count()
         command.build_lib, command.build_temp = f"{work}/lib", f"{work}/temp"
         command.ensure_finalized()
         command.run()

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from cordwood.protocol.api_catalog import API_CATALOG  # noqa: E402
+from cordwood.protocol.api_catalog import KNOWN_APIS  # noqa: E402
 from cordwood.protocol.message_schema import FieldSchema, message_schema  # noqa: E402
 
 LINE_LENGTH = 100
@@ -29,6 +29,7 @@ PRIMITIVES = {
     "bool": "bool",
     "int8": "int",
     "int16": "int",
+    "uint16": "int",
     "int32": "int",
     "int64": "int",
     "float64": "float",
@@ -59,7 +60,7 @@ def stub_of(module: str) -> str:
     schemas = importlib.import_module(f"cordwood.protocol.schemas.{module}").SCHEMAS
     lines: list[str] = []
     for api_key in schemas:
-        name, schema = API_CATALOG[api_key].name, message_schema(api_key)
+        name, schema = KNOWN_APIS[api_key].name, message_schema(api_key)
         for title, fields in (("Request", schema.request), ("Response", schema.response)):
             names = StructureNames(name + title, fields)
             lines += read_class(names, (), fields)

@@ -17,6 +17,10 @@
     │   ├── BrokerNotTrustedError(address, reason)       its certificate is not accepted
     │   ├── AuthenticationFailedError(address, reason)   the broker does not accept the client
     │   └── BrokerRefusedError(what, code, reason)       the broker refused a request
+    ├── ClusterError                                     a broker and the controllers of its cluster
+    │   ├── ClusterMismatchError(cluster_id)             the controllers belong to another cluster
+    │   ├── MetadataLostError(applied, end, epoch)       the controllers lost what they had decided
+    │   └── RegistrationRefusedError(node_id, reason)    this broker may not join
     └── LogError                                         a well-formed request refused
         ├── OffsetOutOfRangeError(requested, start, end)
         ├── RecordNotFoundError(name, offset)            compacted away, or a marker
@@ -274,6 +278,48 @@ class BrokerRefusedError(BrokerError):
         super().__init__(f"the broker refused to {what}: {said}")
         self.what = what
         self.code = code
+        self.reason = reason
+
+
+# --- the controllers of a cluster -------------------------------------------------------------
+
+
+class ClusterError(CordwoodError):
+    """A broker cannot be a member of its cluster. The broker stops."""
+
+
+class ClusterMismatchError(ClusterError):
+    """The controllers belong to another cluster than the data of this broker."""
+
+    def __init__(self, cluster_id: str) -> None:
+        super().__init__(
+            f"the controllers belong to another cluster than this broker's data, which has the "
+            f"cluster id {cluster_id}: check controller.quorum.bootstrap.servers, or format new "
+            "data directories with the cluster id of these controllers"
+        )
+        self.cluster_id = cluster_id
+
+
+class MetadataLostError(ClusterError):
+    """The controllers do not have records any more that they had committed."""
+
+    def __init__(self, *, applied: int, end: int, epoch: int) -> None:
+        super().__init__(
+            f"the metadata log of the controllers ends at {end} in epoch {epoch}, but this broker "
+            f"has applied its records below {applied}, which were committed: the controllers lost "
+            "metadata. Do not delete topics; compare the data of the controllers, then restart"
+        )
+        self.applied = applied
+        self.end = end
+        self.epoch = epoch
+
+
+class RegistrationRefusedError(ClusterError):
+    """The controllers do not let this broker join."""
+
+    def __init__(self, node_id: int, reason: str) -> None:
+        super().__init__(f"the controllers refuse to register broker {node_id}: {reason}")
+        self.node_id = node_id
         self.reason = reason
 
 

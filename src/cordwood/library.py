@@ -5,8 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, overload
 
-from cordwood.archive.segment_cache import CACHE_BYTES, SegmentCache
-from cordwood.archive.store_archives import StoreArchives
+from cordwood.archive.archives_on_demand import ArchivesOnDemand
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError, StorageError
 from cordwood.log.compaction.cleaner import CleanerConfig
@@ -15,6 +14,7 @@ from cordwood.log.inbox.change_request import CHANGE_TIMEOUT_S, ChangeRequester
 from cordwood.log.inbox.store_change import ChangeAnswer, StoreChange
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkDone
+from cordwood.log.store.archive_port import CACHE_BYTES
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import OPENING_THREADS, Store, StoreSetup
 from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN
@@ -84,7 +84,7 @@ def open_store(
     cache_bytes = _size("archive_cache_bytes", archive_cache_bytes)
     if read_only:
         fs, clock = RealFileSystem(), SystemClock()
-        readable = StoreArchives(fs=fs, clock=clock, cache=SegmentCache(fs, bytes_max=cache_bytes))
+        readable = ArchivesOnDemand(fs, clock, cache_bytes=cache_bytes)
         return ReadOnlyStore(directories, fs=fs, clock=clock, defaults=defaults, archives=readable)
     return open_writer(
         directories,
@@ -109,14 +109,16 @@ def open_writer(
     """Open a store for writing, with all options."""
     fs, clock = RealFileSystem(access), SystemClock()
     cache_directory = os.path.join(os.path.abspath(directories[0]), _CACHE_DIRECTORY)
-    cache = SegmentCache(fs, cache_directory, bytes_max=archive_cache_bytes)
+    archives = ArchivesOnDemand(
+        fs, clock, cache_directory=cache_directory, cache_bytes=archive_cache_bytes
+    )
     return Store(
         directories,
         StoreSetup(
             fs=fs,
             clock=clock,
             defaults=defaults,
-            archives=StoreArchives(fs=fs, clock=clock, cache=cache),
+            archives=archives,
             free_bytes_min=free_bytes_min,
             cleaner=cleaner or CleanerConfig(),
             opening_threads=opening_threads,

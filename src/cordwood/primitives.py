@@ -15,13 +15,12 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final
 
-try:
-    import cython
-except ImportError:  # the plain form needs no Cython installed
-    from cordwood import plain_cython as cython  # type: ignore[no-redef]
-
 if TYPE_CHECKING:
     from collections.abc import MutableSequence, Sequence
+
+    import cython
+else:  # this form is never compiled, and Cython's own module takes long to import
+    from cordwood import plain_cython as cython
 
 
 # --- big-endian integers ---------------------------------------------------------------------

@@ -10,7 +10,6 @@ neither by ``config show``, nor in errors, nor in logs.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -52,6 +51,7 @@ from cordwood.security.secret_references import (
     is_reference,
     resolve_references,
 )
+from cordwood.value_class import dataclass, replace
 
 __all__ = [
     "DEFAULT_SOURCE",

@@ -7,17 +7,18 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from cordwood.protocol.api_catalog import API_CATALOG, Api
+from cordwood.protocol.api_catalog import KNOWN_APIS, Api
 from cordwood.protocol.message_schema import FieldSchema
 from cordwood.protocol.schemas import MESSAGE_SCHEMAS
 
 # Every API that is not read by hand.
-APIS: Final = [api for api in API_CATALOG.values() if api.key in MESSAGE_SCHEMAS]
+APIS: Final = [api for api in KNOWN_APIS.values() if api.key in MESSAGE_SCHEMAS]
 
 _PRIMITIVES: Final[dict[str, st.SearchStrategy[Any]]] = {
     "bool": st.booleans(),
     "int8": st.integers(-(2**7), 2**7 - 1),
     "int16": st.integers(-(2**15), 2**15 - 1),
+    "uint16": st.integers(0, 2**16 - 1),
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
     "float64": st.floats(allow_nan=False),

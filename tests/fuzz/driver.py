@@ -32,6 +32,7 @@ for _module in (
     "inbox_targets",
     "sasl_targets",
     "client_targets",
+    "cluster_targets",
     "security_targets",
 ):
     importlib.import_module(f"fuzz.{_module}")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cordwood.errors import FormatError
-from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.api_catalog import KNOWN_APIS, ApiKey
 from cordwood.protocol.fetch_request import decode_fetch_request
 from cordwood.protocol.messages import Fields, decode_request, encode_request
 from cordwood.protocol.produce_request import decode_produce_request
@@ -21,7 +21,7 @@ from cordwood.protocol.sole_produce import find_sole_produce
 from fakes.client_batches import client_batch
 from fuzz.target import target
 
-APIS: Final = [api for api in API_CATALOG.values() if api.key in MESSAGE_SCHEMAS]
+APIS: Final = [api for api in KNOWN_APIS.values() if api.key in MESSAGE_SCHEMAS]
 BATCH: Final = bytes(client_batch(b"one", b"two", keys=[b"k", None]))
 NAME: Final = b"orders"
 _FIRST_FLEXIBLE_PRODUCE: Final = 9
@@ -30,7 +30,7 @@ _FIRST_FLEXIBLE_FETCH: Final = 12
 
 def chosen(number: int, key: ApiKey) -> int:
     """A version of the API, from any byte."""
-    api = API_CATALOG[key]
+    api = KNOWN_APIS[key]
     return api.min_version + number % (api.max_version - api.min_version + 1)
 
 

@@ -175,7 +175,7 @@ class KafkaBroker:
         self._process: subprocess.Popen[bytes] | None = None
         self._protocols = dict(listeners or {})
         self._format_arguments = tuple(format_arguments)
-        self.port, self._controller_port, *further = _free_ports(2 + len(self._protocols))
+        self.port, self._controller_port, *further = free_ports(2 + len(self._protocols))
         self.ports = dict(zip(self._protocols, further, strict=True))
 
     @property
@@ -354,7 +354,7 @@ def _find_java() -> str:
     return java
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -367,5 +367,5 @@ def _free_ports(count: int) -> list[int]:
 
 def free_port() -> int:
     """A port that nobody listens on now."""
-    (port,) = _free_ports(1)
+    (port,) = free_ports(1)
     return port

@@ -52,6 +52,10 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
         errors.BrokerRefusedError("delete topic 'a'", "policy_violation", "it is internal"),
         ("delete topic 'a'", "it is internal", "policy_violation"),
     ),
+    (errors.ClusterError("no"), ("no",)),
+    (errors.ClusterMismatchError("abc"), ("abc", "controller.quorum.bootstrap.servers")),
+    (errors.MetadataLostError(applied=9, end=5, epoch=2), ("at 5", "epoch 2", "below 9")),
+    (errors.RegistrationRefusedError(3, "too old"), ("broker 3", "too old")),
     (errors.LogError("refused"), ("refused",)),
     (
         errors.OffsetOutOfRangeError(Offset(9), start=Offset(1), end=Offset(5)),

@@ -57,11 +57,14 @@ class RawClient:
     def _receive_exactly(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
-            part = self.socket.recv(size - len(data))
+            part = self._receive(size - len(data))
             if not part:
                 raise ConnectionResetError(f"closed after {len(data)} of {size} bytes")
             data += part
         return bytes(data)
+
+    def _receive(self, size: int) -> bytes:
+        return self.socket.recv(size)
 
     def is_closed_by_broker(self) -> bool:
         """Waits for the broker to end the connection; False when it answers something."""

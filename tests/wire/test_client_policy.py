@@ -8,11 +8,12 @@ import pytest
 
 import cordwood
 from cordwood.archive.object_store import ObjectStore
-from cordwood.archive.segment_cache import CACHE_BYTES, SegmentCache
+from cordwood.archive.segment_cache import SegmentCache
 from cordwood.archive.store_archives import StoreArchives
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.server import BrokerServer
 from cordwood.clock import SystemClock
+from cordwood.log.store.archive_port import CACHE_BYTES
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode

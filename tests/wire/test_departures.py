@@ -173,6 +173,11 @@ def test_connections_that_move_and_break_leave_their_places_free() -> None:
             else:
                 client.socket.close()
 
+        await_true(lambda: is_served(broker))  # some may be in the queue of the listener still
         await_true(lambda: server.connection_count == 0)
-        with RawClient(broker.bootstrap_servers) as client:
-            assert client.is_answered()
+
+
+def is_served(broker: cordwood.Broker) -> bool:
+    with contextlib.suppress(ConnectionError), RawClient(broker.bootstrap_servers) as client:
+        return client.is_answered()
+    return False

@@ -1,14 +1,22 @@
 """A `RawClient` that speaks TLS, and one whose bytes a test passes on itself."""
 
+import select
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 
 from wire.raw_client import TIMEOUT_S, RawClient
 
+_RECORD_BYTES = 16384
+
 
 class TlsClient(RawClient):
-    """After its handshake. `ConnectionError` or `ssl.SSLError` if the broker refuses it."""
+    """After its handshake. `ConnectionError` or `ssl.SSLError` if the broker refuses it.
+
+    One thread may send while another receives. OpenSSL does not allow that, and Python has no lock
+    for it before 3.13: so only one of them is in OpenSSL, and none waits there for the broker.
+    """
 
     def __init__(
         self, address: str, context: ssl.SSLContext, *, receive_buffer_bytes: int | None = None
@@ -18,6 +26,31 @@ class TlsClient(RawClient):
         # acknowledgement, and be discarded if the client leaves without reading its answers.
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = _wrapped(self.socket, context)
+        self._turn = threading.Lock()
+
+    def send_bytes(self, data: bytes) -> None:
+        for start in range(0, len(data), _RECORD_BYTES):
+            self._await(select.POLLOUT)  # then there is room for a record
+            with self._turn:
+                self.socket.sendall(data[start : start + _RECORD_BYTES])
+
+    def _receive(self, size: int) -> bytes:
+        while True:
+            with self._turn:
+                self.socket.settimeout(0)
+                try:
+                    return self.socket.recv(size)
+                except ssl.SSLWantReadError:
+                    pass
+                finally:
+                    self.socket.settimeout(TIMEOUT_S)
+            self._await(select.POLLIN)
+
+    def _await(self, event: int) -> None:
+        waiting = select.poll()
+        waiting.register(self.socket, event)
+        if not waiting.poll(TIMEOUT_S * 1000):
+            raise TimeoutError("the broker neither reads nor answers")
 
     @property
     def tls(self) -> ssl.SSLSocket:

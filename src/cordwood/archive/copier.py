@@ -17,7 +17,6 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 from cordwood.archive.manifest import ArchivedFile, Manifest, SegmentCopy
 from cordwood.archive.object_store import PIECE_BYTES
@@ -32,6 +31,7 @@ from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
 from cordwood.storage.files import FileSystem
 from cordwood.storage.segment import Segment
+from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 

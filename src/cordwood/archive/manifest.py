@@ -17,7 +17,6 @@ again does not mix with the archive of the old one.
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -26,6 +25,7 @@ from cordwood.format.file_names import FileKind, check_topic_name
 from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.quantities import MIB, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from cordwood.value_class import dataclass, field, replace
 
 MANIFEST_NAME: Final = "manifest.json"
 TOPIC_NAME: Final = "topic.json"

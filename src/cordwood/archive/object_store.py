@@ -22,7 +22,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -35,6 +34,7 @@ from cordwood.storage.files import (
     make_durable_directory,
     write_all,
 )
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs

@@ -13,11 +13,12 @@ from cordwood.archive.restore import (
     find_topic,
     find_topics,
 )
-from cordwood.archive.segment_cache import CACHE_BYTES, SegmentCache
+from cordwood.archive.segment_cache import SegmentCache
 from cordwood.log.beside.archived_log import ArchivedLog
 from cordwood.log.reading.archived_segments import ArchivePlace
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.archive_port import CACHE_BYTES
 from cordwood.log.topics.topic import Topic
 from cordwood.storage.files import FileSystem, RealFileSystem
 from cordwood.storage.handle_cache import HandleCache

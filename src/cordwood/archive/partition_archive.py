@@ -14,7 +14,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cordwood.archive.fetched_segment import FetchedSegment
@@ -35,6 +34,7 @@ from cordwood.log.reading.archived_segments import ArchivedState, ArchivePlace
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.files import FileSystem, read_whole, replace_file
 from cordwood.storage.handle_cache import HandleCache
+from cordwood.value_class import dataclass, field, replace
 
 logger = logging.getLogger(__name__)
 

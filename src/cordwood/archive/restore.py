@@ -22,7 +22,6 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from uuid import UUID
 
 from cordwood.archive.manifest import ArchivedTopic, Manifest, SegmentCopy
@@ -52,6 +51,7 @@ from cordwood.quantities import INT64_MAX, Offset, TimestampMs
 from cordwood.storage.checkpoint_file import write_epoch_checkpoint
 from cordwood.storage.segment import Segment, SegmentLimits
 from cordwood.storage.segment_files import find_segments, find_snapshots
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -13,17 +13,15 @@ import tempfile
 import threading
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 from weakref import ref
 
 from cordwood.archive.manifest import ArchivedFile
 from cordwood.archive.object_store import ObjectStore, copy_into
 from cordwood.errors import FormatError, StorageError
-from cordwood.quantities import GIB
+from cordwood.log.store.archive_port import CACHE_BYTES
 from cordwood.storage.files import TEMPORARY_SUFFIX, FileSystem
-
-CACHE_BYTES: Final = 1 * GIB
+from cordwood.value_class import dataclass
 
 
 class Holder(Protocol):

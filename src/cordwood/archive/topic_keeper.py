@@ -1,7 +1,6 @@
 """Keeping the object that describes an archived topic up to date: configuration and groups."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from uuid import UUID
 
 from cordwood.archive.manifest import (
@@ -19,6 +18,7 @@ from cordwood.clock import Clock
 from cordwood.errors import FormatError, StorageError
 from cordwood.log.store.archive_port import ArchivableStore
 from cordwood.log.topics.topic import Topic
+from cordwood.value_class import replace
 
 
 def read_topic(objects: ObjectStore, topic: str, topic_id: UUID) -> ArchivedTopic | None:

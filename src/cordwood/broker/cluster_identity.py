@@ -3,11 +3,11 @@
 import contextlib
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Self
 
 from cordwood.broker.config.broker_config import ANY_ADDRESS, BrokerConfig
 from cordwood.broker.config.security_config import ListenerConfig
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

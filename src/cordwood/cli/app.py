@@ -58,6 +58,11 @@ COMMANDS: Final = tuple(
             "List, add and remove users and their passwords.",
         ),
         (
+            "cluster",
+            "commands.cluster:cluster_app",
+            "Set up the nodes of a cluster.",
+        ),
+        (
             "quotas",
             "commands.quotas:quotas_app",
             "List, set and remove quotas of users, client ids and addresses.",

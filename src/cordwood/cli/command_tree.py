@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import typer
@@ -18,6 +17,7 @@ from typer.core import TyperGroup
 from cordwood.cli.habits import in_command, in_group, in_root
 from cordwood.cli.plain_parameters import skip_conversion
 from cordwood.cli.terminal import discard_stdout
+from cordwood.value_class import dataclass
 
 # Commands are click's. Newer versions of Typer bring a click of their own, older ones use the
 # package, so there is no one type to name.

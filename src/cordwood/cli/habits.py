@@ -6,11 +6,11 @@ Before a command parses its words, foreign words become ours: ``-b`` is ``--at``
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from cordwood.cli.failures import UsageError
+from cordwood.value_class import dataclass
 
 _PORT: Final = 9092
 _END: Final = "--"
@@ -181,7 +181,6 @@ _COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
 _TAIL: Final = Habit(names=("-n", "--lines"), option="--from", value=lambda text: f"-{text}")
 _ABOUT_CLUSTER: Final = "`cordwood topics list` lists topics, `cordwood doctor` checks a broker"
 _COMMAND_HINTS: Final[Mapping[str, str]] = {
-    "cluster": _ABOUT_CLUSTER,
     "broker": _ABOUT_CLUSTER,
     "brokers": _ABOUT_CLUSTER,
     "metadata": _ABOUT_CLUSTER,

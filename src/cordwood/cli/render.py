@@ -7,10 +7,10 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from cordwood.cli.readable_values import shown
+from cordwood.value_class import dataclass
 
 Advance = Callable[[int], None]
 ShowWork = Callable[[int, int | None], None]

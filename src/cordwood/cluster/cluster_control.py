@@ -6,7 +6,6 @@ processes of one node.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -14,6 +13,7 @@ from uuid import UUID
 from cordwood.cluster.image.metadata_image import MetadataImage
 from cordwood.cluster.image.partition_image import LeaderRecovery
 from cordwood.quantities import LeaderEpoch
+from cordwood.value_class import dataclass
 
 
 class InSyncReplica(NamedTuple):

@@ -6,11 +6,9 @@ megabytes only once. It is for one reader at a time.
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
-import crc32c
-
+from cordwood.checksums import crc32c
 from cordwood.errors import (
     ChecksumMismatchError,
     FormatError,
@@ -30,6 +28,7 @@ from cordwood.format.batch_header import (
 from cordwood.format.compression import Codec, decompress
 from cordwood.format.record import Record
 from cordwood.quantities import INT64_MAX, MIB, Offset, TimestampMs
+from cordwood.value_class import dataclass
 
 # A batch may claim any decompressed size. Producers limit batches to a few MiB before compression;
 # this is two orders of magnitude more and still bounds the memory of one read.
@@ -185,15 +184,11 @@ class BatchDecoder:
 
     def sound_count(self) -> int:
         """How many batches, from the first, have the checksum they claim."""
-        return batch_scan.first_bad_checksum(
-            self._data, self.rows, self.count, self._data, crc32c.crc32c
-        )
+        return batch_scan.first_bad_checksum(self._data, self.rows, self.count, self._data, crc32c)
 
     def check_checksum(self, index: int) -> None:
         batch = self.batch(index)
-        computed = crc32c.crc32c(
-            self._data[batch.position + CRC_START : batch.position + batch.size]
-        )
+        computed = crc32c(self._data[batch.position + CRC_START : batch.position + batch.size])
         if computed != batch.crc:
             raise ChecksumMismatchError(
                 stored=batch.crc, computed=computed, position=batch.position

@@ -5,11 +5,9 @@ batch; the checksum covers neither (see `batch_header.py`).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-import crc32c
-
+from cordwood.checksums import crc32c
 from cordwood.errors import RecordTooLargeError
 from cordwood.format import record_encoding
 from cordwood.format.batch_header import (
@@ -29,6 +27,7 @@ from cordwood.quantities import (
     ProducerId,
     TimestampMs,
 )
+from cordwood.value_class import dataclass
 
 # Large enough to write at disk speed, small enough to read one record out of it.
 BATCH_BYTES_TARGET: Final = 256 * KIB
@@ -186,6 +185,6 @@ def finish_batch(
 def seal(data: memoryview | bytearray, position: int = 0, end: int | None = None) -> None:
     """Write the checksum of the batch at ``data[position:end]``."""
     view = memoryview(data)
-    checksum = crc32c.crc32c(view[position + CRC_START : end])
+    checksum = crc32c(view[position + CRC_START : end])
     at = position + CRC_POSITION
     view[at : at + 4] = checksum.to_bytes(4, "big")

@@ -21,7 +21,6 @@ changing the payload. All integers are big-endian.
 """
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
@@ -34,6 +33,7 @@ from cordwood.quantities import (
     ProducerId,
     TimestampMs,
 )
+from cordwood.value_class import dataclass
 
 HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12  # base_offset and batch_length, which batch_length does not count

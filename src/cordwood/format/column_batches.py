@@ -7,7 +7,6 @@ A place that gets few rows at a time fills a batch over many calls.
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from cordwood.format.batch_builder import (
 from cordwood.format.batch_header import HEADER_SIZE
 from cordwood.format.compression import Codec
 from cordwood.quantities import KIB, MIB, TimestampMs
+from cordwood.value_class import dataclass
 
 _NO_WORDS: Final = memoryview(array("q"))
 _SCRATCH_MIN: Final = 16 * KIB

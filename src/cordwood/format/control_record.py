@@ -17,11 +17,11 @@ knows and ignores the rest; an unknown type is `UNKNOWN` and is skipped.
 """
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
+from cordwood.value_class import dataclass
 
 BytesLike = bytes | bytearray | memoryview
 

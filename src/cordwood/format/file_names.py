@@ -12,12 +12,12 @@ A suffix on a segment's file shows the stage of a replacement: `.cleaned` is sti
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from cordwood.errors import FormatError, InvalidTopicNameError
 from cordwood.quantities import INT32_MAX, INT64_MAX, Offset
+from cordwood.value_class import dataclass
 
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"

@@ -26,11 +26,11 @@ values (a negative one, a transaction that ends before it starts).
 """
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
 from cordwood.quantities import INT32_MAX, INT64_MAX, FilePosition, Offset, ProducerId, TimestampMs
+from cordwood.value_class import dataclass
 
 BytesLike = bytes | bytearray | memoryview
 

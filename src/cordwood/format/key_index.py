@@ -31,8 +31,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-import crc32c
-
+from cordwood.checksums import crc32c
 from cordwood.errors import ChecksumMismatchError, FormatError, TruncatedInputError
 from cordwood.format import key_hashes
 from cordwood.quantities import FilePosition
@@ -55,7 +54,7 @@ assert _PAGE_CRC_SIZE + ENTRIES_PER_PAGE * ENTRY_SIZE == PAGE_SIZE
 
 def encode_header(*, log_size: int, entry_count: int) -> bytes:
     start = HEADER.pack(_MAGIC, log_size, entry_count, 0)[:_CRC_POSITION]
-    return start + crc32c.crc32c(start).to_bytes(4, "big")
+    return start + crc32c(start).to_bytes(4, "big")
 
 
 def encode_pages(entries: bytes | bytearray | memoryview) -> bytes:
@@ -64,7 +63,7 @@ def encode_pages(entries: bytes | bytearray | memoryview) -> bytes:
     view = memoryview(entries)
     for at in range(0, len(view), ENTRIES_PER_PAGE * ENTRY_SIZE):
         piece = view[at : at + ENTRIES_PER_PAGE * ENTRY_SIZE]
-        pages += crc32c.crc32c(piece).to_bytes(4, "big")
+        pages += crc32c(piece).to_bytes(4, "big")
         pages += piece
     return bytes(pages)
 
@@ -89,7 +88,7 @@ def decode_header(data: BytesLike) -> KeyIndexHeader:
     if len(data) < HEADER_SIZE:
         raise TruncatedInputError("key index header", needed=HEADER_SIZE, got=len(data))
     magic, log_size, entry_count, stored = HEADER.unpack_from(data)
-    computed = crc32c.crc32c(data[:_CRC_POSITION])
+    computed = crc32c(data[:_CRC_POSITION])
     if magic != _MAGIC:
         raise FormatError(f"not a key index of this version: it starts with {magic!r}")
     if stored != computed:
@@ -101,7 +100,7 @@ def decode_page(page: BytesLike, position: int) -> memoryview:
     """The entries of a page, verified; `position` is that of the page in the file."""
     entries = memoryview(page)[_PAGE_CRC_SIZE:]
     stored = int.from_bytes(page[:_PAGE_CRC_SIZE], "big")
-    computed = crc32c.crc32c(entries)
+    computed = crc32c(entries)
     if stored != computed:
         raise ChecksumMismatchError(stored=stored, computed=computed, position=position)
     if len(entries) % ENTRY_SIZE:

@@ -21,11 +21,9 @@ import json
 import struct
 import sys
 from array import array
-from dataclasses import dataclass
 from typing import Final
 
-import crc32c
-
+from cordwood.checksums import crc32c
 from cordwood.errors import (
     ChecksumMismatchError,
     FormatError,
@@ -37,6 +35,7 @@ from cordwood.errors import (
 from cordwood.format.batch_header import HEADER_SIZE
 from cordwood.format.file_names import check_topic_name
 from cordwood.quantities import INT32_MAX, MIB
+from cordwood.value_class import dataclass
 
 MAGIC: Final = b"cordwstg"
 ROW_SIZE: Final = 24
@@ -110,7 +109,7 @@ class StagedIndex:
                     position,
                     self.batch_count,
                     position + len(rows),
-                    crc32c.crc32c(places, crc32c.crc32c(rows)),
+                    crc32c(places, crc32c(rows)),
                     _VERSION,
                     MAGIC,
                 ),
@@ -139,7 +138,7 @@ def decode_end(data: bytes, file_size: int) -> StagedEnd:
 
 def decode_index(end: StagedEnd, data: bytes) -> StagedIndex:
     """The index in `data`, which is the part of the file from the index up to the end."""
-    computed = crc32c.crc32c(data)
+    computed = crc32c(data)
     if computed != end.crc:
         raise ChecksumMismatchError(stored=end.crc, computed=computed, position=end.index_position)
     rows_size = end.batch_count * ROW_SIZE

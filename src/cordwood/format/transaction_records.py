@@ -29,7 +29,6 @@ The partitions are null exactly in the state Empty. A tag at its default is left
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -46,6 +45,7 @@ from cordwood.format.groups.group_fields import (
 )
 from cordwood.format.groups.group_offsets import group_partition
 from cordwood.quantities import NO_PRODUCER_ID, NO_TIMESTAMP, ProducerId, TimestampMs
+from cordwood.value_class import dataclass
 
 TopicPartition = tuple[str, int]
 

@@ -16,11 +16,11 @@ without an error, and bounds the output before memory is allocated.
 """
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import FormatError, TruncatedInputError
 from cordwood.quantities import KIB
+from cordwood.value_class import dataclass
 
 _SKIPPABLE_MAGIC: Final = 0x184D2A50  # and the fifteen after it
 _SKIPPABLE_HEADER: Final = struct.Struct("<II")

@@ -1,14 +1,18 @@
-"""Every API that is served, and its versions: the only table of them.
+"""Every API that is known, and its versions: the only tables of them.
+
+`API_CATALOG` has the APIs that every broker serves, `CLUSTER_CATALOG` those that a broker among
+brokers sends to the controllers, for itself or for a client.
 
 The ranges are those of Apache Kafka 4.3. A request outside its range is never decoded: its
 connection is closed. Only ApiVersions is answered, with the versions that are served.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
+
+from cordwood.value_class import dataclass
 
 
 class ApiKey(IntEnum):
@@ -48,19 +52,30 @@ class ApiKey(IntEnum):
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
+    FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    ASSIGN_REPLICAS_TO_DIRS = 73
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -163,3 +178,24 @@ API_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
         )
     }
 )
+
+CLUSTER_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
+    {
+        api.key: api
+        for api in (
+            _api(ApiKey.ELECT_LEADERS, 0, 2, 2),
+            _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0),
+            _api(ApiKey.DESCRIBE_QUORUM, 0, 2, 0),
+            _api(ApiKey.ALTER_PARTITION, 2, 3, 0),
+            _api(ApiKey.UPDATE_FEATURES, 0, 2, 0),
+            _api(ApiKey.FETCH_SNAPSHOT, 0, 1, 0),
+            _api(ApiKey.BROKER_REGISTRATION, 0, 4, 0),
+            _api(ApiKey.BROKER_HEARTBEAT, 0, 2, 0),
+            _api(ApiKey.UNREGISTER_BROKER, 0, 0, 0),
+            _api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, 0),
+            _api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, 0, 0),
+        )
+    }
+)
+
+KNOWN_APIS: Final[Mapping[int, Api]] = MappingProxyType({**API_CATALOG, **CLUSTER_CATALOG})

@@ -38,11 +38,13 @@ from cordwood.protocol.wire_values import (
 ITEMS_MAX: Final = 1_000_000
 
 _INT8: Final = struct.Struct(">b")
+_UINT16: Final = struct.Struct(">H")
 _NO_TAGS: Final = 0
 _BYTES_MIN: Final = {
     "bool": 1,
     "int8": 1,
     "int16": 2,
+    "uint16": 2,
     "int32": 4,
     "int64": 8,
     "float64": 8,
@@ -254,13 +256,23 @@ def _struct(
 
 
 def _numbers(*, is_flexible: bool, is_nullable: bool) -> tuple[_Read, _Write]:
-    """An array of int32, such as broker ids or partitions: packed in one call."""
-    read, write_others = _array(
+    """An array of int32, such as broker ids or partitions: packed and unpacked in one call."""
+    read_others, write_others = _array(
         *_PRIMITIVES["int32"](is_flexible, False),
         is_flexible=is_flexible,
         is_nullable=is_nullable,
         item_bytes_min=INT32.size,
     )
+
+    def read(source: _Input) -> tuple[int, ...] | None:
+        start = source.position
+        count, position = read_size(source.data, start, is_flexible=is_flexible)
+        if count <= 0:
+            return read_others(source)  # type: ignore[no-any-return]
+        check_items_fit(count, INT32.size, source.data, position)
+        source.take_items(count)
+        source.position = position + count * INT32.size
+        return struct.unpack_from(f">{count}i", source.data, position)
 
     def write(out: bytearray, value: Sequence[int] | None) -> None:
         if not value:
@@ -326,6 +338,11 @@ def _read_int8(data: memoryview, position: int) -> tuple[int, int]:
     return _INT8.unpack(raw)[0], end
 
 
+def _read_uint16(data: memoryview, position: int) -> tuple[int, int]:
+    raw, end = read_exactly(data, position, _UINT16.size, "number")
+    return _UINT16.unpack(raw)[0], end
+
+
 def _read_bool(data: memoryview, position: int) -> tuple[bool, int]:
     raw, end = read_exactly(data, position, 1, "boolean")
     return raw[0] != 0, end
@@ -387,6 +404,7 @@ _PRIMITIVES: Final[Mapping[str, Callable[[bool, bool], tuple[_Read, _Write]]]] =
     "bool": _fixed(_read_bool, lambda value: b"\1" if value else b"\0"),
     "int8": _fixed(_read_int8, _INT8.pack),
     "int16": _fixed(read_int16, INT16.pack),
+    "uint16": _fixed(_read_uint16, _UINT16.pack),
     "int32": _fixed(read_int32, INT32.pack),
     "int64": _fixed(read_int64, INT64.pack),
     "float64": _fixed(read_float64, FLOAT64.pack),

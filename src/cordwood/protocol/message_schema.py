@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Final
 from uuid import UUID
 
-from cordwood.protocol.api_catalog import API_CATALOG
+from cordwood.protocol.api_catalog import KNOWN_APIS
 from cordwood.protocol.schemas import MESSAGE_SCHEMAS
+from cordwood.value_class import dataclass
 
 Default = int | float | bool | str | bytes | UUID | tuple[()] | None
 
@@ -23,6 +23,7 @@ _IMPLICIT_DEFAULTS: Final[dict[str, Default]] = {
     "bool": False,
     "int8": 0,
     "int16": 0,
+    "uint16": 0,
     "int32": 0,
     "int64": 0,
     "float64": 0.0,
@@ -74,19 +75,31 @@ class _Line:
 @cache
 def message_schema(api_key: int) -> MessageSchema:
     """The schema of an API's messages; `KeyError` for an API without a schema."""
-    api = API_CATALOG[api_key]
+    api = KNOWN_APIS[api_key]
     versions = range(api.min_version, api.max_version + 1)
-    lines = [line for line in MESSAGE_SCHEMAS[api_key].splitlines() if line.strip()]
-    margin = len(lines[0]) - len(lines[0].lstrip())
-    parsed = [
-        _Line((len(line) - len(line.lstrip()) - margin) // _INDENT, line.strip()) for line in lines
-    ]
+    parsed = _lines(MESSAGE_SCHEMAS[api_key])
     response_at = parsed.index(_Line(0, "response"))
     assert parsed[0] == _Line(0, "request"), api
     return MessageSchema(
         request=tuple(_fields(parsed[1:response_at], 1, versions)),
         response=tuple(_fields(parsed[response_at + 1 :], 1, versions)),
     )
+
+
+def structure_schema(text: str) -> tuple[range, tuple[FieldSchema, ...]]:
+    """The versions in the first line of `text`, and the fields in the others."""
+    first, *parsed = _lines(text)
+    oldest, _, newest = first.text.partition("-")
+    versions = range(int(oldest), int(newest or oldest) + 1)
+    return versions, tuple(_fields(parsed, 0, versions))
+
+
+def _lines(text: str) -> list[_Line]:
+    lines = [line for line in text.splitlines() if line.strip()]
+    margin = len(lines[0]) - len(lines[0].lstrip())
+    return [
+        _Line((len(line) - len(line.lstrip()) - margin) // _INDENT, line.strip()) for line in lines
+    ]
 
 
 def _fields(lines: list[_Line], depth: int, versions: range) -> Iterator[FieldSchema]:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from cordwood.errors import UnsupportedFormatError
-from cordwood.protocol.api_catalog import API_CATALOG, Api, ApiKey
+from cordwood.protocol.api_catalog import KNOWN_APIS, Api, ApiKey
 from cordwood.protocol.message_codec import ITEMS_MAX, Fields, StructPlan
 from cordwood.protocol.message_schema import message_schema
 from cordwood.protocol.wire_values import INT32
@@ -54,7 +54,7 @@ def encode_response(
     out = bytearray(8)
     INT32.pack_into(out, 4, correlation_id)
     # The client of ApiVersions does not know our versions yet: the answer has the old header.
-    if API_CATALOG[api_key].is_flexible(api_version) and api_key != ApiKey.API_VERSIONS:
+    if KNOWN_APIS[api_key].is_flexible(api_version) and api_key != ApiKey.API_VERSIONS:
         out.append(0)
     _response_plan(api_key, api_version).write(out, response)
     INT32.pack_into(out, 0, len(out) - 4)
@@ -85,7 +85,7 @@ def _response_plan(api_key: int, api_version: int) -> StructPlan:
 
 
 def _served(api_key: int, api_version: int) -> Api:
-    api = API_CATALOG.get(api_key)
+    api = KNOWN_APIS.get(api_key)
     if api is None:
         raise UnsupportedFormatError("API key", api_key)
     if not api.serves(api_version):

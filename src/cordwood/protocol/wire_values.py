@@ -5,6 +5,7 @@ that is incomplete or has a negative size is a `FormatError`. A claimed size all
 """
 
 import struct
+from functools import lru_cache
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -15,6 +16,7 @@ INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
 FLOAT64: Final = struct.Struct(">d")
 _UUID_SIZE: Final = 16
+_UUIDS_KEPT: Final = 4096
 _VARINT_BYTES_MAX: Final = 5
 # The most tagged fields of one structure. Kafka defines five at most. They cost a client two bytes
 # each and are passed over one by one.
@@ -74,7 +76,13 @@ def read_varint(data: memoryview, position: int) -> tuple[int, int]:
 
 def read_uuid(data: memoryview, position: int) -> tuple[UUID, int]:
     raw, position = read_exactly(data, position, _UUID_SIZE, "uuid")
-    return UUID(bytes=bytes(raw)), position
+    return _uuid(bytes(raw)), position
+
+
+@lru_cache(maxsize=_UUIDS_KEPT)
+def _uuid(raw: bytes) -> UUID:
+    """Ids of topics and directories come again and again, and making one takes a microsecond."""
+    return UUID(bytes=raw)
 
 
 def read_exactly(data: memoryview, position: int, size: int, what: str) -> tuple[memoryview, int]:

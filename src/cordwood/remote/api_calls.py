@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from cordwood.protocol.api_catalog import ApiKey
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import acl_messages as acl

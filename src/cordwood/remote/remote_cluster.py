@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 from uuid import UUID
@@ -25,6 +24,7 @@ from cordwood.remote.api_calls import ApiCall, Response
 from cordwood.remote.refusals import check, is_passing, refusal
 from cordwood.remote.wire_connection import Connector, WireConnection
 from cordwood.security.clients.client_security import ClientSecurity
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages as messages

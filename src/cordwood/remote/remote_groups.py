@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cordwood.errors import BrokerRefusedError, FormatError
@@ -15,6 +14,7 @@ from cordwood.remote import api_calls
 from cordwood.remote.refusals import check, refusal
 from cordwood.remote.remote_cluster import RemoteCluster
 from cordwood.remote.wire_connection import WireConnection
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import consumer_group_messages, group_messages, offset_messages

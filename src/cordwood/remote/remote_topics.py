@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cordwood.protocol.api_catalog import ApiKey
@@ -11,6 +10,7 @@ from cordwood.protocol.error_code import ErrorCode
 from cordwood.remote import api_calls
 from cordwood.remote.refusals import check
 from cordwood.remote.remote_cluster import RemoteCluster
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import config_messages, topic_messages

@@ -7,7 +7,6 @@ asked about at every broker, and its leader answers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import BrokerRefusedError, LogError
@@ -15,6 +14,7 @@ from cordwood.protocol.error_code import ErrorCode
 from cordwood.remote import api_calls
 from cordwood.remote.refusals import check, refusal
 from cordwood.remote.remote_cluster import RemoteCluster
+from cordwood.value_class import dataclass
 
 Place = tuple[str, int]
 

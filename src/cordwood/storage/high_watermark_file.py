@@ -24,13 +24,13 @@ ahead of the log or behind it; on opening, the bytes of the log and the checkpoi
 import os
 import time
 from array import array
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import TruncatedInputError, UnsupportedFormatError
 from cordwood.format.file_names import HIGH_WATERMARK
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem, WordMap
+from cordwood.value_class import dataclass
 
 _MAGIC: Final = int.from_bytes(b"cordwhw\x01", "little", signed=True)
 _HIGH_WATERMARK_WORD: Final = 1

@@ -12,7 +12,6 @@ and the log continues after it.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format.batch import BatchDecoder
@@ -20,6 +19,7 @@ from cordwood.format.batch_header import HEADER_SIZE, BatchHeader, decode_batch_
 from cordwood.quantities import NO_TIMESTAMP, FilePosition, Offset
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_times import is_true_entry
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

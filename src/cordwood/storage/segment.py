@@ -15,7 +15,6 @@ import os
 import threading
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import CorruptSegmentError, FormatError
@@ -33,6 +32,7 @@ from cordwood.storage.segment_reader import IndexHint, SegmentReader
 from cordwood.storage.segment_times import find_first, find_largest
 from cordwood.storage.time_index import TimeIndex, fitting_entries
 from cordwood.storage.transaction_index import TransactionIndex
+from cordwood.value_class import dataclass
 
 SEGMENT_KINDS: Final = (
     FileKind.LOG,

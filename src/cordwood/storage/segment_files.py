@@ -26,7 +26,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from cordwood.errors import CorruptSegmentError, FormatError, StorageError
@@ -44,6 +43,7 @@ from cordwood.quantities import INT32_MAX, FilePosition, Offset
 from cordwood.storage.files import DirectoryEntry, FileSystem
 from cordwood.storage.offset_index import OffsetIndex
 from cordwood.storage.segment_reader import IndexHint, SegmentReader
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ cannot be read and where reading can go on; nothing is skipped silently.
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from cordwood.errors import CorruptSegmentError, FormatError
@@ -22,6 +21,7 @@ from cordwood.format.batch_header import (
 )
 from cordwood.quantities import INT32_MAX, INT64_MAX, KIB, MIB, FilePosition, Offset
 from cordwood.storage.files import File
+from cordwood.value_class import replace
 
 _CHUNK_BYTES_MIN: Final = 32 * KIB
 _CHUNK_BYTES_MAX: Final = 2 * MIB

@@ -4,7 +4,6 @@ A reader that must not see aborted records finds here which producers' records t
 exists only if a transaction was aborted; for most segments it is missing.
 """
 
-from dataclasses import dataclass
 from typing import Self
 
 from cordwood.errors import FormatError
@@ -17,6 +16,7 @@ from cordwood.format.index_entry import (
 from cordwood.quantities import INT32_MAX, Offset
 from cordwood.storage.entry_index import EntryIndex
 from cordwood.storage.files import FileSystem
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,10 @@ import pytest
 
 from cordwood.archive import object_store
 from cordwood.archive.object_store import LocalObjects, ObjectStore, endpoint, open_object_store
-from cordwood.archive.segment_cache import CACHE_BYTES, SegmentCache
+from cordwood.archive.segment_cache import SegmentCache
 from cordwood.archive.store_archives import StoreArchives
 from cordwood.clock import SystemClock
+from cordwood.log.store.archive_port import CACHE_BYTES
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.storage.files import FileSystem, RealFileSystem
 from fakes.silent_objects import SilentObjects

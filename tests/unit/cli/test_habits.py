@@ -104,7 +104,7 @@ def test_an_option_without_a_counterpart_gets_a_hint(words: list[str], hint: str
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["cluster", "info"], "cordwood doctor"),
+        (["broker", "info"], "cordwood doctor"),
         (["-L"], "cordwood topics list"),
         (["-C", "-t", "a"], "cordwood consume"),
     ],

@@ -6,7 +6,7 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 
-from cordwood.protocol.api_catalog import API_CATALOG, Api, ApiKey
+from cordwood.protocol.api_catalog import API_CATALOG, CLUSTER_CATALOG, KNOWN_APIS, Api, ApiKey
 from cordwood.protocol.schemas import MESSAGE_SCHEMAS
 
 SERVED = {
@@ -35,7 +35,7 @@ SERVED = {
     74,
     75,
 }
-APIS = list(API_CATALOG.values())
+APIS = list(KNOWN_APIS.values())
 # The one API whose newest version Kafka 4.3 marks as unstable, and does not serve.
 UNSTABLE = {ApiKey.INIT_PRODUCER_ID: 6}
 
@@ -45,8 +45,12 @@ def test_the_catalog_is_what_clients_of_kafka_4_need() -> None:
 
 
 def test_every_key_has_a_name_and_every_name_a_key() -> None:
-    assert set(API_CATALOG) == set(ApiKey)
-    assert all(key == api.key for key, api in API_CATALOG.items())
+    assert set(KNOWN_APIS) == set(ApiKey)
+    assert all(key == api.key for key, api in KNOWN_APIS.items())
+
+
+def test_what_brokers_ask_of_controllers_is_not_served_by_every_broker() -> None:
+    assert not set(API_CATALOG) & set(CLUSTER_CATALOG)
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
@@ -76,4 +80,4 @@ def test_only_produce_advertises_more_than_it_serves() -> None:
 
 
 def test_all_but_produce_and_fetch_have_a_schema() -> None:
-    assert set(MESSAGE_SCHEMAS) == set(API_CATALOG) - {ApiKey.PRODUCE, ApiKey.FETCH}
+    assert set(MESSAGE_SCHEMAS) == set(KNOWN_APIS) - {ApiKey.PRODUCE, ApiKey.FETCH}

@@ -1,6 +1,5 @@
 """Keys of authorization and of quotas: Kafka's, with Kafka's names."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.broker.config.keyed_config import check_keys, keys_of
@@ -8,6 +7,7 @@ from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, config_field
 from cordwood.quantities import INT32_MAX
 from cordwood.security.principal import Principal
+from cordwood.value_class import dataclass
 
 _TEXT, _BOOLEAN, _INTEGER = ConfigKind.TEXT, ConfigKind.BOOLEAN, ConfigKind.INTEGER
 

@@ -1,11 +1,11 @@
 """Keys of the audit log: who did what, and who was refused."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.broker.config.keyed_config import check_keys, keys_of
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, config_field
 from cordwood.quantities import INT32_MAX
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,13 @@ written as -1 or as empty text.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from cordwood.archive.object_store import check_url
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue, config_field
 from cordwood.quantities import INT32_MAX
+from cordwood.value_class import dataclass, fields, replace
 
 _SIZE, _DURATION, _INTEGER = ConfigKind.SIZE, ConfigKind.DURATION, ConfigKind.INTEGER
 _BOOLEAN, _TEXT, _LIST = ConfigKind.BOOLEAN, ConfigKind.TEXT, ConfigKind.LIST

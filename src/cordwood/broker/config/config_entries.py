@@ -6,7 +6,6 @@ them together are the synonyms of the key.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -25,6 +24,7 @@ from cordwood.broker.config.topic_defaults import BROKER_NAMES, TOPIC_DEFAULTS
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind
 from cordwood.log.rules.topic_config import CONFIG_KEYS, TopicConfig
 from cordwood.quantities import INT32_MAX
+from cordwood.value_class import dataclass
 
 
 class ConfigSource(IntEnum):

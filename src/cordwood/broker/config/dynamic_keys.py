@@ -9,7 +9,6 @@ has it counts:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig
@@ -20,6 +19,7 @@ from cordwood.errors import ConfigError
 from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.rules.config_key import ConfigKey
 from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.value_class import dataclass, field, replace
 
 # Where the broker writes is decided by its operator, not by its clients.
 _STATIC_DEFAULTS: Final = frozenset({"log.archive.url"})

@@ -1,11 +1,11 @@
 """Configs whose fields are keys: see `config_field`. Reading them from a mapping, writing them."""
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey
+from cordwood.value_class import fields, replace
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -5,13 +5,13 @@ Kafka also sets some of them for one mechanism of one listener:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from cordwood.broker.config.keyed_config import check_keys, keys_of
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, config_field
 from cordwood.quantities import INT32_MAX
+from cordwood.value_class import dataclass, field
 
 _TEXT, _LIST, _BOOLEAN = ConfigKind.TEXT, ConfigKind.LIST, ConfigKind.BOOLEAN
 _DURATION, _SIZE = ConfigKind.DURATION, ConfigKind.SIZE

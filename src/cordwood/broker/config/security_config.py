@@ -8,7 +8,6 @@ Keys of TLS and SASL, and some of the limits, can be set for one listener alone,
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from cordwood.broker.config.access_config import (
@@ -33,6 +32,7 @@ from cordwood.broker.config.tls_config import TLS_KEYS, TlsConfig
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey
 from cordwood.quantities import INT32_MAX
+from cordwood.value_class import dataclass, field
 
 T = TypeVar("T")
 

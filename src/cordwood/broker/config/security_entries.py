@@ -5,7 +5,6 @@ has it; a listener with another value is shown with its own key, ``listener.name
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from cordwood.broker.config.config_entries import ConfigEntry, ConfigSource, Synonym
 from cordwood.broker.config.keyed_config import render_keys
@@ -18,6 +17,7 @@ from cordwood.broker.config.security_config import (
 )
 from cordwood.broker.config.tls_config import TLS_KEYS
 from cordwood.log.rules.config_key import ConfigKey
+from cordwood.value_class import replace
 
 
 def security_entries(config: SecurityConfig) -> list[ConfigEntry]:

@@ -4,16 +4,16 @@ The other keys of a broker are in `broker_config`; defaults of topics are in `to
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.archive.segment_cache import CACHE_BYTES
 from cordwood.errors import ConfigError
 from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue, config_field
 from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.archive_port import CACHE_BYTES
 from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN
 from cordwood.storage.file_access import FileAccess
+from cordwood.value_class import dataclass, fields, replace
 
 if TYPE_CHECKING:
     from cordwood.log.store.store import Store

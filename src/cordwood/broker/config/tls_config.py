@@ -3,12 +3,12 @@
 A key and its certificates come as PEM, in a file or as the value itself, or as a PKCS12 file.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.broker.config.keyed_config import check_keys, keys_of
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, config_field
+from cordwood.value_class import dataclass
 
 _TEXT, _LIST, _BOOLEAN = ConfigKind.TEXT, ConfigKind.LIST, ConfigKind.BOOLEAN
 _STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")

@@ -5,12 +5,12 @@ topic key ``durability`` is ``log.durability``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
 
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey
 from cordwood.log.rules.topic_config import CONFIG_KEYS, TopicConfig
+from cordwood.value_class import dataclass, replace
 
 # The topic keys whose default a broker can set, with Kafka's name of the broker key.
 _BROKER_NAMES: Final = {

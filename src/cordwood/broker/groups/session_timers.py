@@ -1,10 +1,10 @@
 """Timers for the ids of a group's members: an id that is silent for too long expires."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.broker.net.scheduler import Scheduler, Timer
+from cordwood.value_class import dataclass
 
 _RESOLUTION_S: Final = 0.001  # a timer may fire this much before its deadline
 

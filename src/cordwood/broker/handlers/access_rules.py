@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import RefusedError, refusal
@@ -18,6 +17,7 @@ from cordwood.security.access.acl_filter import RULES_MAX, AclFilter, InvalidRul
 from cordwood.security.access.acl_text import rule_text
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import AclRule, SecurityState
+from cordwood.value_class import replace
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import acl_messages as messages

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from cordwood.broker.security import access_table as needs
 from cordwood.protocol.acl_codes import NOT_ASKED, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.value_class import replace
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import consumer_group_messages as messages

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
@@ -18,6 +17,7 @@ from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.message_schema import NIL_UUID
 from cordwood.quantities import NO_LEADER_EPOCH, NO_OFFSET
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import offset_messages as messages

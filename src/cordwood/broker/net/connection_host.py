@@ -1,7 +1,6 @@
 """What all connections of a broker share."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from cordwood.broker.net.connection_registry import ConnectionRegistry
 from cordwood.broker.net.memory_budget import MemoryBudget
@@ -11,6 +10,7 @@ from cordwood.broker.net.session import Access
 from cordwood.broker.security.authentication import ListenerAuthentication
 from cordwood.broker.security.authentication_events import AuthenticationEvents, EventGroup
 from cordwood.security.principal import Principal
+from cordwood.value_class import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

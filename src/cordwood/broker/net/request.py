@@ -3,7 +3,6 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ from cordwood.broker.security.security_events import (
 from cordwood.protocol.acl_codes import CLUSTER_NAME
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.request_header import RequestHeader
+from cordwood.value_class import dataclass, field
 
 Response = Mapping[str, object]
 Item = TypeVar("Item")

@@ -7,9 +7,9 @@ counting costs a few hundred nanoseconds, never waits and loses nothing.
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from cordwood.log.rules.duration_histogram import DurationHistogram, HistogramView
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

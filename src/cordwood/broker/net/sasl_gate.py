@@ -12,7 +12,6 @@ import logging
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, Required, TypedDict
 
 from cordwood.broker.net.answer import Answer, Connection, begin_answer
@@ -35,6 +34,7 @@ from cordwood.security.sasl.sasl_exchange import (
     Refused,
     session_lifetime_ms,
 )
+from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 

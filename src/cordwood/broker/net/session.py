@@ -1,6 +1,5 @@
 """Who is at the other end of a connection: the listener, the principal, and what they may do."""
 
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from cordwood.broker.cluster_identity import ClientListener
@@ -10,6 +9,7 @@ from cordwood.protocol.acl_codes import CLUSTER_NAME, AclOperation, AclResource
 from cordwood.security.access.access_event import AccessEvents, AccessRequest
 from cordwood.security.access.authorizer import OpenAccess
 from cordwood.security.principal import ANONYMOUS, Principal
+from cordwood.value_class import dataclass
 
 
 class Access(Protocol):

@@ -14,7 +14,6 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -26,6 +25,7 @@ from cordwood.broker.net.tls_socket import TlsSocket
 from cordwood.broker.security.authentication_events import CERTIFICATE, Attempt
 from cordwood.broker.security.tls_listener import ClientRefusedError, TlsListener
 from cordwood.security.principal import ANONYMOUS, Principal
+from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 

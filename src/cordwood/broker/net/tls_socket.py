@@ -53,10 +53,18 @@ class TlsSocket:
         "tls",
     )
 
-    def __init__(self, connected: socket.socket, context: ssl.SSLContext) -> None:
+    def __init__(
+        self, connected: socket.socket, context: ssl.SSLContext, *, server_name: str | None = None
+    ) -> None:
+        """The server's side; with `server_name`, the side of a client that wants this server."""
         self._socket = connected
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self._in, self._out, server_side=True)
+        self.tls = context.wrap_bio(
+            self._in,
+            self._out,
+            server_side=server_name is None,
+            server_hostname=server_name,
+        )
         self._unsent = _NOTHING  # encrypted
         self._offered = 0
         self._left: OSError | bool = False  # what the next read reports; True: the end

@@ -8,12 +8,12 @@ A fault that does not affect every client is a warning: a partition that takes n
 that is short of space while reading continues.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.broker.observing.observed_broker import ObservedBroker
 from cordwood.errors import LogClosedError
 from cordwood.log.topics.log_directory import DirectoryStatus
+from cordwood.value_class import dataclass
 
 _TURN_TIMEOUT_S: Final = 2.0
 

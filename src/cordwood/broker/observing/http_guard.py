@@ -6,10 +6,11 @@ point here (DNS rebinding), the browser lets that page read the answer. But it s
 """
 
 import hmac
-from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Final
+
+from cordwood.value_class import dataclass
 
 ANY_HOST: Final = "*"
 _BEARER: Final = "bearer "

@@ -15,7 +15,6 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -23,6 +22,7 @@ from cordwood.broker.net.event_loop import READABLE, WRITABLE, EventLoop, Timer
 from cordwood.broker.net.tls_socket import TlsSocket
 from cordwood.broker.observing.http_guard import HttpGuard
 from cordwood.broker.security.tls_listener import TlsListener
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ import json
 import logging
 import re
 import sys
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, config_field
+from cordwood.value_class import dataclass, fields
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
 

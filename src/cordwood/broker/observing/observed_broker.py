@@ -1,7 +1,6 @@
 """A running broker as metrics and health checks see it, from outside its threads."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
@@ -10,6 +9,7 @@ from cordwood.broker.security.authentication_events import AuthenticationCounts
 from cordwood.broker.security.client_quotas import QuotaCounts
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.log.store.store import Store
+from cordwood.value_class import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ time, which is always correct.
 
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -25,6 +24,7 @@ from cordwood.protocol.fetch_request import (
     FetchRequest,
 )
 from cordwood.protocol.fetch_response import FetchedPart
+from cordwood.value_class import dataclass, field
 
 _EVICTABLE_AFTER_S: Final = 120.0  # as Kafka's
 _EPOCH_MAX: Final = 0x7FFFFFFF

@@ -1,13 +1,13 @@
 """Which topic or log a request means: by name and, in newer requests, by id."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic import Topic
 from cordwood.protocol.message_schema import NIL_UUID
+from cordwood.value_class import dataclass
 
 AskedTopic = tuple[str, UUID, Sequence[int]]  # name or id, and partitions
 

@@ -6,13 +6,13 @@ is *quiet* is a filter or one of two ways, so its refusal is not reported; see `
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
 from cordwood.protocol.acl_codes import AclOperation, AclResource
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.value_class import dataclass
 
 _READ, _WRITE = AclOperation.READ, AclOperation.WRITE
 _CREATE, _DELETE, _ALTER = AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER
@@ -145,6 +145,15 @@ DESCRIBE_TOPIC_PARTITIONS_ALL: Final = _need(
     "DescribeTopicPartitions", _DESCRIBE, _TOPIC, Shown.LEFT_OUT, "all topics are asked for"
 )
 DESCRIBE_TOPIC_PARTITIONS_TOPIC: Final = _need("DescribeTopicPartitions", _DESCRIBE, _TOPIC)
+ALTER_PARTITION_REASSIGNMENTS: Final = _need(
+    "AlterPartitionReassignments", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True
+)
+ELECT_LEADERS: Final = _need("ElectLeaders", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True)
+DESCRIBE_QUORUM: Final = _need("DescribeQuorum", _DESCRIBE, _CLUSTER, Shown.REQUEST)
+UPDATE_FEATURES: Final = _need("UpdateFeatures", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True)
+UNREGISTER_BROKER: Final = _need(
+    "UnregisterBroker", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True
+)
 LIST_PARTITION_REASSIGNMENTS: Final = _need(
     "ListPartitionReassignments", _DESCRIBE, _CLUSTER, Shown.REQUEST
 )

@@ -10,7 +10,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cordwood.broker.config.audit_config import AuditConfig
@@ -19,6 +18,7 @@ from cordwood.broker.security.audit_rates import EventRates
 from cordwood.broker.security.audit_record import audit_line, rate_key, with_dropped
 from cordwood.broker.security.security_events import SecurityEvent
 from cordwood.clock import Clock
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 audit_logger = logging.getLogger("cordwood.audit")

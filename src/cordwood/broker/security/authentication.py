@@ -3,7 +3,6 @@
 import logging
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.config.sasl_config import SaslConfig, SaslKeys
@@ -27,6 +26,7 @@ from cordwood.security.sasl.token_keys import require_packages
 from cordwood.security.sasl.tokens import TokenRules, UnknownKeyError, ValidToken, check_token
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import ScramMechanism, SecurityState
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from cordwood.broker.security.token_key_source import KeyAddress, TokenKeySource

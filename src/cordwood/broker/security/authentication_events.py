@@ -4,11 +4,11 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
 from cordwood.security.principal import Principal
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

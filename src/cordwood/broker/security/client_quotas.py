@@ -12,7 +12,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.broker.config.access_config import QuotaConfig
@@ -28,6 +27,7 @@ from cordwood.security.quotas.quota_rules import (
     has_client_limits,
 )
 from cordwood.security.security_state import SecurityState
+from cordwood.value_class import dataclass
 
 _TRACKED_MAX: Final = 10_000
 _QUIET_S: Final = 3600.0

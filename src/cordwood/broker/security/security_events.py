@@ -6,8 +6,9 @@ characters; the audit log cuts and escapes them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol, Union
+
+from cordwood.value_class import dataclass, field
 
 # Values that JSON has. Secrets are not put in: see `audit_record.HIDDEN`.
 Detail = Union[None, bool, int, float, str, "Sequence[Detail]", "Mapping[str, Detail]"]

@@ -11,13 +11,13 @@ import os
 import ssl
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.broker.config.tls_config import TlsConfig
 from cordwood.broker.security.tls_material import KeyMaterial, read_key, read_trust
 from cordwood.errors import ConfigError
 from cordwood.security.certificates.certificate import Certificate
+from cordwood.value_class import dataclass
 
 _OP_IGNORE_UNEXPECTED_EOF: Final = getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 1 << 7)
 _VERIFY: Final = {

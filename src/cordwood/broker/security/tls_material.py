@@ -6,13 +6,13 @@ give a key and a certificate that do not belong together.
 
 import os
 import stat
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from cordwood.broker.config.tls_config import TlsConfig
 from cordwood.errors import ConfigError, FormatError, LimitExceededError
 from cordwood.security.certificates.certificate import Certificate, certificates_in
 from cordwood.storage.files import RealFileSystem, read_whole
+from cordwood.value_class import dataclass
 
 _FILE_BYTES_MAX: Final = 16 * 1024 * 1024  # the certificates of all authorities are 200 KiB
 _PKCS12_ENDINGS: Final = (".p12", ".pfx", ".pkcs12")

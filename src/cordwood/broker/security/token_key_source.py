@@ -12,7 +12,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
 from http.client import HTTPException
 from typing import IO, Any, Final
 
@@ -21,6 +20,7 @@ from cordwood.errors import ConfigError, FormatError, LimitExceededError
 from cordwood.quantities import MIB
 from cordwood.security.sasl.token_keys import KeySet, parse_key_set
 from cordwood.storage.files import RealFileSystem, read_whole
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -40,7 +40,7 @@ def open_files(at: str | None, topics: Collection[str] = ()) -> "ReadOnlyStore":
     With `topics`, only those are opened. Topics have the defaults that ``cordwood serve`` would
     give them. `LogError` if the files of a broker are on another machine.
     """
-    from cordwood.cli.at.archives_on_demand import ArchivesOnDemand
+    from cordwood.archive.archives_on_demand import ArchivesOnDemand
     from cordwood.clock import SystemClock
     from cordwood.log.store.read_only_store import ReadOnlyStore
     from cordwood.settings import load_settings

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from cordwood.cli.at.target import DirectoryTarget, Target
@@ -10,6 +9,7 @@ from cordwood.errors import LogError
 from cordwood.security.access.acl_filter import RULES_MAX, AclFilter
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import AclRule, SecurityState
+from cordwood.value_class import replace
 
 
 class AccessRules(Protocol):

@@ -5,12 +5,12 @@ only a broker knows the members of a group.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
 from cordwood.format.record import Record
 from cordwood.remote.record_chunk import RecordChunk
+from cordwood.value_class import dataclass
 
 Place = tuple[str, int]  # topic and partition
 NewRecord = Record | tuple[bytes | None, bytes | None]  # a record, or its key and value

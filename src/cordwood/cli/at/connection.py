@@ -11,10 +11,10 @@ the terminal; never from the command line, which every user of the machine can r
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from cordwood.errors import ConfigError, FormatError, is_secret_key
+from cordwood.value_class import dataclass, replace
 
 if TYPE_CHECKING:
     from cordwood.security.clients.client_properties import ClientProperties

@@ -4,7 +4,6 @@ import itertools
 import os
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from cordwood.cli.at.backend import AppendedTo, NewRecord
@@ -25,6 +24,7 @@ from cordwood.log.topics.topic import Topic
 from cordwood.storage.file_access import FileAccess
 from cordwood.storage.files import RealFileSystem
 from cordwood.storage.staged_file import StagedFileWriter
+from cordwood.value_class import replace
 
 _FILE_NAME: Final = "records.batches"
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from cordwood.cli.at.archives_on_demand import ArchivesOnDemand
+from cordwood.archive.archives_on_demand import ArchivesOnDemand
 from cordwood.cli.at.backend import (
     Appender,
     CommittedFacts,

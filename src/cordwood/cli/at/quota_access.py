@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Protocol
 
 from cordwood.cli.at.directory_security import open_security
@@ -10,6 +9,7 @@ from cordwood.cli.at.target import BrokerTarget, DirectoryTarget, Target
 from cordwood.security.quotas.quota_rules import Quotas, altered
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import QuotaEntity
+from cordwood.value_class import replace
 
 
 class QuotaAccess(Protocol):

@@ -9,12 +9,12 @@ A text that names an existing directory, or contains a slash, is a directory.
 
 import os
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cordwood.cli.at.connection import AtText
 from cordwood.cli.failures import UsageError
 from cordwood.errors import ConfigError
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from cordwood.security.clients.client_security import ClientSecurity

@@ -3,7 +3,6 @@
 import contextlib
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Protocol
 
 from cordwood.cli.at.directory_security import open_security
@@ -23,6 +22,7 @@ from cordwood.security.security_state import (
     SecurityState,
     UserCredential,
 )
+from cordwood.value_class import replace
 
 Users = Mapping[str, Mapping[ScramMechanism, int]]  # iterations by user and mechanism
 

@@ -4,10 +4,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.cli.render import Advance
+from cordwood.value_class import dataclass
 
 _TICK_S: Final = 0.05
 _PERCENT: Final = 100

@@ -3,7 +3,6 @@
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -17,6 +16,7 @@ from cordwood.cli.options import AtOption, DryRunOption, JsonOption, YesOption
 from cordwood.cli.readable_values import counted
 from cordwood.cli.render import Column, Row, output_for
 from cordwood.cli.terminal import require_confirmation, say
+from cordwood.value_class import replace
 
 if TYPE_CHECKING:
     from cordwood.security.access.acl_wish import AclWish

@@ -4,7 +4,6 @@ import datetime
 import secrets
 import socket
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -26,6 +25,7 @@ from cordwood.security.secret import Secret
 from cordwood.security.security_state import ScramMechanism, SecurityState, UserCredential
 from cordwood.security.setup.secure_setup import ADMIN, SecureFolder, SecureSetup
 from cordwood.storage.files import RealFileSystem
+from cordwood.value_class import replace
 
 if TYPE_CHECKING:
     from cordwood.settings import Settings

@@ -5,7 +5,6 @@ Threads are enough: reading, checksums, decompression and parsing release the GI
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -18,6 +17,7 @@ from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.topics.catalog_files import read_catalog
 from cordwood.quantities import Offset
 from cordwood.storage.files import RealFileSystem
+from cordwood.value_class import dataclass, field
 
 _QUEUED_PER_JOB: Final = 4  # bounds the queue: a store may have a million segments
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from cordwood.cli.at.archives_on_demand import ArchivesOnDemand
+from cordwood.archive.archives_on_demand import ArchivesOnDemand
 from cordwood.cli.at.target import DirectoryTarget
 from cordwood.cli.doctor.findings import Finding, Verdict
 from cordwood.cli.readable_values import counted, shown_bytes, shown_duration

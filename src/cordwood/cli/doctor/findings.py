@@ -5,12 +5,13 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
 import typer
+
+from cordwood.value_class import dataclass
 
 
 class Verdict(StrEnum):

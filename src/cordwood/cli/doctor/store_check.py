@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from cordwood.cli.at.target import DirectoryTarget
@@ -21,6 +20,7 @@ from cordwood.format.file_names import (
 )
 from cordwood.storage.directory_lock import LockOwner, lock_owner
 from cordwood.storage.handle_cache import OPEN_SEGMENTS_MAX
+from cordwood.value_class import dataclass, field
 
 _FILES_PER_ACTIVE: Final = 4  # log, two indexes, the mapped mark
 _FILES_PER_SEALED: Final = 3

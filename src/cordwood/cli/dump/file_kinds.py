@@ -5,7 +5,6 @@ replaced or deleted are ignored.
 """
 
 import os
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.cli.dump import indexes
@@ -25,6 +24,7 @@ from cordwood.format.file_names import (
 )
 from cordwood.format.file_names import HIGH_WATERMARK as HIGH_WATERMARK_FILE
 from cordwood.storage.files import FileSystem
+from cordwood.value_class import dataclass
 
 CHECKPOINT: Final = "checkpoint"
 EPOCHS: Final = "epochs"

@@ -1,10 +1,10 @@
 """The parts of a dump: lines, and a final statement up to where the file is sound."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from cordwood.storage.files import File
+from cordwood.value_class import dataclass
 
 Fields = dict[str, Any]  # what JSON shows of a line
 

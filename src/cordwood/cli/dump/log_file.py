@@ -4,8 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from crc32c import crc32c
-
+from cordwood.checksums import crc32c
 from cordwood.cli.dump.lines import Dump, DumpedFile, DumpLine, DumpOptions, Fields, Soundness
 from cordwood.cli.dump.records import record_lines
 from cordwood.cli.readable_values import shown_time

@@ -4,7 +4,6 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from cordwood.cli.at.backend import NewRecord
@@ -12,6 +11,7 @@ from cordwood.cli.records.input_lines import LineBlock
 from cordwood.errors import InvalidRecordError
 from cordwood.format.record import Header, Record
 from cordwood.quantities import INT32_MAX, INT64_MAX
+from cordwood.value_class import dataclass
 
 # Records by partition; None: chosen by key.
 Destinations = dict[int | None, list[NewRecord]]

@@ -11,13 +11,13 @@ end, latest            after the last record
 """
 
 import re
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from enum import Enum
 from typing import Final
 
 from cordwood.errors import ConfigError
 from cordwood.quantities import INT64_MAX, parse_duration_ms
+from cordwood.value_class import dataclass
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _AGO: Final = re.compile(r"-([0-9]{1,12})(ms|s|m|min|h|d|w)", re.IGNORECASE)

@@ -7,7 +7,6 @@ partition is in memory at a time.
 import heapq
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.cli.at.backend import Extent, TopicReader
@@ -15,6 +14,7 @@ from cordwood.cli.records.log_position import AtOffset, AtTime, BeforeEnd, Edge,
 from cordwood.errors import BrokerUnreachableError, CorruptSegmentError, OffsetOutOfRangeError
 from cordwood.format.record import Record
 from cordwood.remote.record_chunk import RecordChunk
+from cordwood.value_class import dataclass
 
 Row = tuple[int, Record]  # a partition and one of its records
 Warn = Callable[[str], None]

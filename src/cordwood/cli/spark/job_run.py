@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
@@ -19,6 +18,7 @@ from cordwood.cli.failures import EXIT_FAILURE
 from cordwood.cli.options import DryRunOption, parse_pairs
 from cordwood.cli.render import Column, output_for
 from cordwood.errors import ConfigError, CordwoodError
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,12 +4,12 @@
 partition, the one with the greater partition epoch is the newer one.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
 from cordwood.quantities import LeaderEpoch
+from cordwood.value_class import dataclass
 
 NO_LEADER: Final = -1
 

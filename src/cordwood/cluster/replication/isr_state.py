@@ -9,9 +9,8 @@ committed only when all of `maximal` have it: whichever of the two sets is the t
 replica of it has the record.
 """
 
-from dataclasses import dataclass
-
 from cordwood.cluster.cluster_control import IsrChange
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """What a follower asks of a leader, and what it is answered: the fields of Kafka's Fetch."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
@@ -8,6 +7,7 @@ from uuid import UUID
 from cordwood.log.reading.file_range import FileRange
 from cordwood.log.rules.leader_epochs import EpochEnd
 from cordwood.quantities import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+from cordwood.value_class import dataclass
 
 
 class ReplicaError(IntEnum):

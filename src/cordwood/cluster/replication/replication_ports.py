@@ -1,7 +1,6 @@
 """What the machines need from outside. All callbacks come in the loop that owns the machines."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from cordwood.cluster.cluster_control import ClusterControl
@@ -14,6 +13,7 @@ from cordwood.cluster.replication.replica_fetch import (
 )
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import MIB
+from cordwood.value_class import dataclass
 
 T = TypeVar("T")
 

@@ -29,7 +29,6 @@ values are not read.
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 from uuid import UUID
@@ -46,6 +45,7 @@ from cordwood.format.groups.group_fields import (
     encode_string,
     encode_varint,
 )
+from cordwood.value_class import dataclass, field
 
 _VERSION: Final = 0
 _NO_TAGS: Final = b"\x00"

@@ -21,7 +21,6 @@ The key has type 2, see `group_offsets`. A null value is a tombstone: the group 
 Version 4 has compact sizes and tagged fields, see `group_fields`. Like Kafka, we write version 3.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import UnsupportedFormatError
@@ -35,6 +34,7 @@ from cordwood.format.groups.group_fields import (
     encode_string,
 )
 from cordwood.quantities import NO_TIMESTAMP, TimestampMs
+from cordwood.value_class import dataclass
 
 _VERSION_WITH_REBALANCE_TIMEOUT: Final = 1
 _VERSION_WITH_STATE_TIMESTAMP: Final = 2

@@ -24,7 +24,6 @@ All records of a group are in one partition of the topic, chosen by a hash of th
 """
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -39,6 +38,7 @@ from cordwood.format.groups.group_fields import (
     encode_string,
 )
 from cordwood.quantities import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from cordwood.value_class import dataclass
 
 _NO_TOPIC_ID: Final = UUID(int=0)
 

@@ -9,8 +9,7 @@ every change, so that of several sound copies the newest can be found.
 
 from typing import Final, NamedTuple
 
-import crc32c
-
+from cordwood.checksums import crc32c
 from cordwood.errors import FormatError
 
 _VERSION: Final = "1"
@@ -51,4 +50,4 @@ def _head(name: str, generation: int, checksum: int) -> bytes:
 
 
 def _checksum(generation: bytes, body: bytes) -> int:
-    return crc32c.crc32c(generation + b"\n" + body)
+    return crc32c(generation + b"\n" + body)

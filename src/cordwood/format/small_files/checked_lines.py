@@ -16,8 +16,7 @@ sync, and so that it works on a full disk.
 
 from typing import Final, NamedTuple
 
-import crc32c
-
+from cordwood.checksums import crc32c
 from cordwood.errors import FormatError
 from cordwood.quantities import KIB
 
@@ -43,7 +42,7 @@ class CheckedLines(NamedTuple):
 
 def encode_line(line: CheckedLine) -> bytes:
     checked = b"%d %b" % (line.generation, line.body)
-    return b"%08x %b\n" % (crc32c.crc32c(checked), checked)
+    return b"%08x %b\n" % (crc32c(checked), checked)
 
 
 def encode_head(name: str) -> bytes:
@@ -84,6 +83,6 @@ def decode_lines(name: str, content: bytes) -> CheckedLines:
 def _decode_line(line: bytes) -> CheckedLine | None:
     checksum, _, checked = line.partition(b" ")
     generation, _, body = checked.partition(b" ")
-    if not generation.isdigit() or checksum != b"%08x" % crc32c.crc32c(checked):
+    if not generation.isdigit() or checksum != b"%08x" % crc32c(checked):
         return None
     return CheckedLine(int(generation), body)

@@ -12,12 +12,12 @@ incomplete file is an error that names the line.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import FormatError, InvalidTopicNameError, UnsupportedFormatError
 from cordwood.format.file_names import check_topic_name
 from cordwood.quantities import INT32_MAX, INT64_MAX, LeaderEpoch, Offset
+from cordwood.value_class import dataclass
 
 _VERSION: Final = 0
 

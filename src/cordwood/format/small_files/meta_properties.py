@@ -19,7 +19,6 @@ existence counts; older brokers left it empty.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -27,6 +26,7 @@ from uuid import UUID
 from cordwood.errors import FormatError, UnsupportedFormatError
 from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.quantities import INT32_MAX, INT64_MAX, TimestampMs
+from cordwood.value_class import dataclass
 
 _VERSION_KEY: Final = "version"
 _CLUSTER_ID_KEY: Final = "cluster.id"

@@ -21,11 +21,9 @@ Only the last batch of a producer is kept. The file ends with its last entry.
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
-from crc32c import crc32c
-
+from cordwood.checksums import crc32c
 from cordwood.errors import (
     ChecksumMismatchError,
     FormatError,
@@ -33,6 +31,7 @@ from cordwood.errors import (
     UnsupportedFormatError,
 )
 from cordwood.quantities import NO_OFFSET, Offset, ProducerId, TimestampMs
+from cordwood.value_class import dataclass
 
 BytesLike = bytes | bytearray | memoryview
 

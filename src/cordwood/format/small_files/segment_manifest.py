@@ -18,7 +18,6 @@ segment is not missing if the records of the one before it reach past its base o
 
 import json
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from cordwood.errors import FormatError
@@ -28,6 +27,7 @@ from cordwood.format.small_files.checked_document import (
     encode_document,
 )
 from cordwood.quantities import Offset
+from cordwood.value_class import dataclass, replace
 
 _NAME: Final = "cordwood-segments"
 

@@ -1,11 +1,11 @@
 """Waiting for a log that another process writes: by looking again, less and less often."""
 
 import time
-from dataclasses import dataclass
 
 from cordwood.errors import LogClosedError
 from cordwood.log.reading.log_source import LogSource
 from cordwood.quantities import Offset
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

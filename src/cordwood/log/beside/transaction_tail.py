@@ -7,7 +7,6 @@ index of the active segment may lag behind.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from cordwood.errors import CorruptSegmentError, FormatError
@@ -21,6 +20,7 @@ from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import NO_OFFSET, Offset, ProducerId
 from cordwood.storage.files import FileSystem
 from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.value_class import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,9 @@ control batches have their own rules.
 
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import Final
 
-import crc32c
-
+from cordwood.checksums import crc32c
 from cordwood.format import kernel_tables as tables
 from cordwood.format import record_scan
 from cordwood.format.batch import BatchDecoder, BatchInfo
@@ -36,6 +34,7 @@ from cordwood.log.compaction import record_filter
 from cordwood.log.compaction.compaction_transactions import TransactionWalk
 from cordwood.log.compaction.key_map import KeyMap
 from cordwood.quantities import INT64_MAX, MIB, NO_TIMESTAMP, TimestampMs
+from cordwood.value_class import dataclass, replace
 
 RECORDS_PER_RUN: Final = 32_768
 SPECIAL: Final = CODEC_MASK | CONTROL | TRANSACTIONAL
@@ -195,7 +194,7 @@ class BatchFilter:
     def _seal_rebuilt(self, out: memoryview, rebuilt_size: int) -> None:
         for i in range(0, rebuilt_size, 2):
             at, size = self._output.rebuilt[i], self._output.rebuilt[i + 1]
-            checksum = crc32c.crc32c(out[at + CRC_START : at + size])
+            checksum = crc32c(out[at + CRC_START : at + size])
             out[at + CRC_POSITION : at + CRC_START] = checksum.to_bytes(4, "big")
 
     # --- one at a time -------------------------------------------------------------------------

@@ -18,7 +18,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cordwood.clock import Clock
@@ -39,6 +38,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.compaction_plan import CompactionPlan, filthiest_first
 from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.quantities import MIB, TimestampMs
+from cordwood.value_class import dataclass, field, replace
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.format.batch import BatchDecoder
@@ -16,6 +15,7 @@ from cordwood.log.compaction.compaction_walk import (
 from cordwood.log.partition.segment_replacement import CompactionSource
 from cordwood.log.rules.compaction_plan import CompactionPlan
 from cordwood.quantities import MIB, FilePosition, Offset, TimestampMs
+from cordwood.value_class import dataclass
 
 _MAP_BYTES: Final = 128 * MIB  # the default of log.cleaner.dedupe.buffer.size
 _LOAD_FACTOR: Final = 0.9

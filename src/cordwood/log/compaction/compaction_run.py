@@ -13,7 +13,6 @@ Memory is bounded by the map and a few megabytes.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
@@ -36,6 +35,7 @@ from cordwood.log.rules.compaction_plan import CompactionPlan, SegmentSummary, g
 from cordwood.quantities import INT64_MAX, FilePosition, Offset, TimestampMs
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_rewrite import SegmentRewrite
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

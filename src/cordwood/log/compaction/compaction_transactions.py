@@ -8,12 +8,12 @@ then only after its delay, like a tombstone.
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from cordwood.format.batch import BatchInfo
 from cordwood.format.batch_header import TRANSACTIONAL
 from cordwood.format.control_record import ControlType, control_type_of
 from cordwood.format.index_entry import AbortedTransaction
+from cordwood.value_class import dataclass
 
 
 @dataclass(slots=True)

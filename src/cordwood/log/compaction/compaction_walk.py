@@ -6,7 +6,6 @@ counts.
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.format import kernel_tables as tables
@@ -25,6 +24,7 @@ from cordwood.log.partition.segment_replacement import CompactionSource
 from cordwood.log.rules.compaction_plan import CompactionPlan
 from cordwood.quantities import INT32_MAX, MIB, FilePosition, Offset, TimestampMs
 from cordwood.storage.segment_reader import SegmentReader
+from cordwood.value_class import dataclass
 
 CHUNK_BYTES: Final = 1 * MIB
 BATCHES_PER_CHUNK: Final = 8192

@@ -3,12 +3,12 @@
 import contextlib
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from cordwood.clock import Clock
 from cordwood.errors import CordwoodError, LogError
 from cordwood.log.rules.work_progress import WorkDone, WorkProgress
+from cordwood.value_class import dataclass, field
 
 CHANGES_MAX: Final = 16  # under way at once; most of them wait for each other anyway
 _PULSE_S: Final = 0.5

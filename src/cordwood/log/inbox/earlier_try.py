@@ -21,7 +21,6 @@ compares the segments itself.
 import itertools
 import os
 import uuid
-from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from cordwood.errors import FormatError
@@ -54,6 +53,7 @@ from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.quantities import KIB, TimestampMs
 from cordwood.storage.files import FileSystem, read_whole
+from cordwood.value_class import replace
 
 _META_BYTES_MAX: Final = 64 * KIB
 _FILE_TIME_LAG_MS: Final = 20  # file systems use a clock that ticks less often

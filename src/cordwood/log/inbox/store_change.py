@@ -9,7 +9,6 @@ the request's directory.
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
@@ -43,6 +42,7 @@ from cordwood.log.inbox.upkeep_change import (
 )
 from cordwood.log.publishing.publication import PublicationId
 from cordwood.quantities import INT32_MAX, Offset, ProducerId, TimestampMs
+from cordwood.value_class import dataclass, field
 
 _VERSION: Final = 1
 _ID: Final = re.compile(r"[0-9a-f]{32}")

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,6 +17,7 @@ from cordwood.log.inbox.checked_fields import (
     topic_field,
 )
 from cordwood.quantities import INT32_MAX, Offset
+from cordwood.value_class import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

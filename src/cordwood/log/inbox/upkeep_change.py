@@ -6,7 +6,6 @@ and report their progress. `store_change` has the request around them.
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,6 +18,7 @@ from cordwood.log.inbox.checked_fields import (
     topic_field,
 )
 from cordwood.quantities import INT32_MAX
+from cordwood.value_class import dataclass, field
 
 _PATH_CHARS_MAX: Final = 4096
 _URL_CHARS_MAX: Final = 8192

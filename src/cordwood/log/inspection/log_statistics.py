@@ -6,7 +6,6 @@ replaced meanwhile, its figures are discarded and it is walked again.
 
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.errors import CorruptSegmentError, FormatError
@@ -20,6 +19,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import LogView
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.value_class import dataclass, field, fields
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,6 @@ The log may be written meanwhile: segments that are deleted or replaced are not 
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from cordwood.errors import CorruptSegmentError, FormatError
@@ -29,6 +28,7 @@ from cordwood.quantities import INT64_MAX, MIB, FilePosition, Offset
 from cordwood.storage.files import FileSystem, RealFileSystem, read_whole
 from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.segment_reader import SegmentReader
+from cordwood.value_class import dataclass, field
 
 PROBLEMS_MAX: Final = 20  # for each segment: more of them say nothing new
 _LOOKS: Final = 3  # at a segment that is replaced while it is checked

@@ -1,7 +1,6 @@
 """Batches that clients encoded: how they are checked against their producers and appended."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cordwood.errors import CordwoodError, UnverifiedTransactionError
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
@@ -20,6 +19,7 @@ from cordwood.log.rules.batch_group import BatchGroup, producer_facts
 from cordwood.log.rules.producer_entry import Duplicate
 from cordwood.log.rules.producer_state import AppendOrigin, MarkerFacts
 from cordwood.quantities import INT32_MAX, NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ failing          a write or a sync failed as on a broken disk: appends are refus
 
 import logging
 import threading
-from dataclasses import dataclass
 
 from cordwood.errors import DiskFullError, LogFailedError, StorageError
 from cordwood.storage.disk_errors import FAILING_DISK_ERRNOS
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

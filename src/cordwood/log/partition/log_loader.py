@@ -7,7 +7,6 @@ a clean shutdown the recovery point is the end of the log, so only the last few 
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 from cordwood.errors import FormatError
 from cordwood.format import kernel_tables as tables
@@ -35,6 +34,7 @@ from cordwood.storage.recovery import (
 )
 from cordwood.storage.segment import Segment, SegmentLimits
 from cordwood.storage.segment_files import FoundSegment, segment_end, tidy_directory
+from cordwood.value_class import dataclass, field, replace
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,6 @@
 """What a log is given when it is opened: its place, its configuration, and what it works with."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
@@ -16,6 +15,7 @@ from cordwood.storage.flusher import Syncable
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile
 from cordwood.storage.segment import SegmentLimits
+from cordwood.value_class import dataclass
 
 
 class FlushQueue(Protocol):

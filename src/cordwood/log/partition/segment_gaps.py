@@ -6,7 +6,6 @@ missing. An opening after a clean stop reads none of the sealed segments and doe
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -18,6 +17,7 @@ from cordwood.quantities import Offset
 from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.recovery import Damage
 from cordwood.storage.segment_files import walk_to_end
+from cordwood.value_class import replace
 
 # How often the segments are looked at again because they were deleted or replaced meanwhile.
 _LOOKS_MAX: Final = 20

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
@@ -29,6 +28,7 @@ from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.files import FileSystem
 from cordwood.storage.segment import Segment, SegmentLimits
 from cordwood.storage.segment_rewrite import SegmentRewrite
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from uuid import UUID
 
 from cordwood.clock import Clock
@@ -46,6 +45,7 @@ from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import INT64_MAX, Offset
 from cordwood.storage.files import FileSystem
+from cordwood.value_class import dataclass, replace
 
 Records = Sequence[Record | tuple[bytes | None, bytes | None]]
 

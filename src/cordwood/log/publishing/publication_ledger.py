@@ -18,7 +18,6 @@ copies and none can be read, the store refuses to open.
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -31,6 +30,7 @@ from cordwood.format.small_files.checked_document import (
 from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.quantities import INT64_MAX, MIB, Offset, TimestampMs
 from cordwood.storage.files import FileSystem, read_whole, replace_file
+from cordwood.value_class import dataclass, replace
 
 LEDGER_FILE: Final = "cordwood-publications"
 _LEDGER_BYTES_MAX: Final = 64 * MIB

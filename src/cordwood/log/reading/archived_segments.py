@@ -11,7 +11,6 @@ one log that starts where the archive does, and reads local copies where there a
 do not touch, the gap cannot be crossed and the log is its local part alone.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -20,6 +19,7 @@ from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.value_class import dataclass
 
 
 class ArchivedState(NamedTuple):

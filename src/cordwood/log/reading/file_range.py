@@ -3,8 +3,6 @@
 Usually only a few batch headers are read; see `batch_boundary`.
 """
 
-from dataclasses import dataclass
-
 from cordwood.errors import CorruptSegmentError
 from cordwood.format.batch_header import HEADER_SIZE, decode_batch_header
 from cordwood.log.reading.batch_boundary import boundary_at
@@ -12,6 +10,7 @@ from cordwood.log.reading.log_source import LogSource, open_view
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.files import File
 from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

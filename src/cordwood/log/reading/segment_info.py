@@ -1,10 +1,9 @@
 """The segments of a log as users see them."""
 
-from dataclasses import dataclass
-
 from cordwood.log.reading.log_source import LogSource
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,7 @@ import threading
 from array import array
 from typing import Final
 
-import crc32c
-
+from cordwood.checksums import crc32c
 from cordwood.errors import OffsetOutOfRangeError
 from cordwood.format import batch_scan, record_scan, record_table
 from cordwood.format import kernel_tables as tables
@@ -106,7 +105,7 @@ def _in_segment(
     if data[at + _ATTRIBUTES] & (CODEC_MASK | CONTROL):
         return data, None
     stored = int.from_bytes(data[at + _CRC : at + CRC_START], "big")
-    if crc32c.crc32c(data[at + CRC_START : end]) != stored:
+    if crc32c(data[at + CRC_START : end]) != stored:
         return data, None
     if record_scan.find_record(data, at, end, offset, row) != tables.RECORDS_OK:
         return data, None

@@ -5,7 +5,6 @@ searched.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
@@ -23,6 +22,7 @@ from cordwood.log.reading.log_source import (
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
 from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.segment_times import is_true_entry
+from cordwood.value_class import dataclass
 
 # Timestamps with a meaning of their own, as in Kafka's ListOffsets.
 LATEST: Final = -1

@@ -6,11 +6,9 @@ numbered its records wrongly.
 """
 
 from array import array
-from dataclasses import dataclass, replace
 from typing import Final
 
-import crc32c
-
+from cordwood.checksums import crc32c
 from cordwood.errors import (
     FormatError,
     InvalidRecordError,
@@ -48,6 +46,7 @@ from cordwood.quantities import (
     Offset,
     TimestampMs,
 )
+from cordwood.value_class import dataclass, replace
 
 _FAULTS_LISTED: Final = 100  # enough to fix a producer; a batch may hold a million
 _NO_KEY: Final = 1
@@ -135,7 +134,7 @@ class BatchGate:
             return None
         if newest > now_ms + self._after_max_ms:
             return None
-        if unchecked_crc >= 0 and crc32c.crc32c(data[CRC_START:]) != unchecked_crc:
+        if unchecked_crc >= 0 and crc32c(data[CRC_START:]) != unchecked_crc:
             return None
         # One is made per request, and the constructor of the class takes twice as long.
         return tuple.__new__(

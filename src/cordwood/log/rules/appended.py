@@ -2,11 +2,11 @@
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
 from cordwood.format.record import Record
 from cordwood.quantities import Offset, TimestampMs
+from cordwood.value_class import dataclass
 
 
 class Appended(NamedTuple):

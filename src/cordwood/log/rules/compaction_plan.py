@@ -14,12 +14,12 @@ compaction nothing is dirty, so the log is not due again before more is written.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import INT32_MAX, INT64_MAX, Offset, TimestampMs
+from cordwood.value_class import dataclass, replace
 
 # All sources of a group are held open while they are replaced.
 GROUP_SEGMENTS_MAX: Final = 128

@@ -8,12 +8,12 @@ a value with a `ConfigError` that names the key, the value as typed, and the rul
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from cordwood.errors import HIDDEN, ConfigError
 from cordwood.quantities import GIB, INT64_MAX, KIB, MIB, parse_duration_ms, parse_size
+from cordwood.value_class import dataclass, field
 
 ConfigValue = int | float | bool | str | tuple[str, ...] | None
 

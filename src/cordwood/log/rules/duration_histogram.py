@@ -6,8 +6,9 @@ can be computed from these.
 
 import threading
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import Final
+
+from cordwood.value_class import dataclass
 
 # From the speed of a cache to the patience of a person.
 STEPS_S: Final = (

@@ -15,7 +15,6 @@ the newest batch of each producer; replaying the batches after the snapshot rest
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
@@ -40,6 +39,7 @@ from cordwood.quantities import (
     ProducerId,
     TimestampMs,
 )
+from cordwood.value_class import dataclass
 
 __all__ = [
     "PRODUCER_EXPIRATION_MS",

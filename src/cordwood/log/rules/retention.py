@@ -25,13 +25,13 @@ local.retention.* to the local copies of archived segments.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from cordwood.log.rules.moments_in_words import duration_in_words, in_words
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
+from cordwood.value_class import dataclass
 
 _APART_MS_MAX: Final = 24 * 60 * 60 * 1000  # clocks that differ by more are not just inexact
 _FOLLOW: Final = -2  # as a value of local.retention.*: like retention.*

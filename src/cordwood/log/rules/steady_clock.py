@@ -15,11 +15,11 @@ it deletes less.
 """
 
 import threading
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.clock import Clock
 from cordwood.quantities import TimestampMs
+from cordwood.value_class import dataclass
 
 DRIFT_MS_MAX: Final = 60_000  # between two readings of the clocks; more is a jump
 DOUBT_S: Final = 3600.0

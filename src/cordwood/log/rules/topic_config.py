@@ -8,7 +8,6 @@ None means "no limit" or "not set"; it is written as -1 or as empty text.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal
 
@@ -17,6 +16,7 @@ from cordwood.format.compression import Codec
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue
 from cordwood.log.rules.config_key import config_field as _key
 from cordwood.quantities import INT32_MAX, INT64_MAX, MIB
+from cordwood.value_class import dataclass, fields, replace
 
 _SIZE, _DURATION, _INTEGER = ConfigKind.SIZE, ConfigKind.DURATION, ConfigKind.INTEGER
 _RATIO, _BOOLEAN, _TEXT, _LIST = (

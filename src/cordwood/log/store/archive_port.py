@@ -1,8 +1,7 @@
 """The port to archives: everything that a store asks of them, and that they ask of a store."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from cordwood.log.beside.read_only_log import ReadOnlyLog
@@ -12,6 +11,10 @@ from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.log.topics.group import Group
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
+from cordwood.quantities import GIB
+from cordwood.value_class import dataclass, field
+
+CACHE_BYTES: Final = 1 * GIB  # of archived segments, on the local disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

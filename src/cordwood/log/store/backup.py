@@ -18,7 +18,6 @@ and begin with their first local segment.
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
@@ -56,6 +55,7 @@ from cordwood.storage.high_watermark_file import HighWatermarkFile
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import find_snapshots
 from cordwood.storage.segment_manifest_file import write_manifest
+from cordwood.value_class import dataclass, replace
 
 CopyTo = Callable[[str], None]
 

@@ -14,13 +14,13 @@ wait (`PartialFailureError`).
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.clock import Clock
 from cordwood.errors import CordwoodError
 from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.quantities import TimestampMs
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
 from typing import Final, Self
@@ -72,6 +71,7 @@ from cordwood.storage.disk_errors import refused_when_full
 from cordwood.storage.files import FileSystem, RealFileSystem
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.recovery import Damage
+from cordwood.value_class import dataclass, field
 
 logger = logging.getLogger(__name__)
 

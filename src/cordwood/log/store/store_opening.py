@@ -16,7 +16,6 @@ import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from cordwood.errors import ConfigError, CordwoodError
@@ -45,6 +44,7 @@ from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
 from cordwood.log.transactions.transaction_topic import TRANSACTIONS_CONFIG
 from cordwood.quantities import MIB
 from cordwood.storage.files import FileSystem
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from cordwood.errors import FormatError, StorageError
@@ -38,6 +37,7 @@ from cordwood.log.topics.topic_catalog import (
 from cordwood.quantities import KIB, MIB
 from cordwood.storage.disk_errors import FAILING_DISK_ERRNOS, FULL_DISK_ERRNOS
 from cordwood.storage.files import FileSystem, read_whole, replace_file, sync_file, write_all
+from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,6 @@
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -19,6 +18,7 @@ from cordwood.format.file_names import (
 from cordwood.format.small_files.partition_metadata import parse_partition_metadata
 from cordwood.quantities import KIB, Offset
 from cordwood.storage.files import FileSystem, read_whole
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

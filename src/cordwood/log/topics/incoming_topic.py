@@ -8,7 +8,6 @@ import contextlib
 import os
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cordwood.format.file_names import (
     PARTITION_METADATA,
@@ -19,6 +18,7 @@ from cordwood.format.small_files.partition_metadata import render_partition_meta
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem, replace_file
 from cordwood.storage.high_watermark_file import HighWatermarkFile
+from cordwood.value_class import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

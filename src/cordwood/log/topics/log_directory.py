@@ -14,7 +14,6 @@ import os
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from cordwood.clock import Clock
@@ -49,6 +48,7 @@ from cordwood.storage.files import (
     read_whole,
     replace_file,
 )
+from cordwood.value_class import dataclass, field
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ tombstone.
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from uuid import UUID
 
 from cordwood.errors import FormatError
@@ -20,6 +19,7 @@ from cordwood.format.groups.group_offsets import (
 )
 from cordwood.format.record import Record
 from cordwood.quantities import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
@@ -35,6 +34,7 @@ from cordwood.storage.files import FileSystem, replace_file, sync_file, write_fi
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile
 from cordwood.storage.segment_manifest_file import read_manifest
+from cordwood.value_class import dataclass, replace
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import crc32c
-
+from cordwood.checksums import crc32c
 from cordwood.errors import FormatError, StorageError
 from cordwood.quantities import INT64_MAX, KIB, ProducerId
 from cordwood.storage.files import FileSystem, read_whole, replace_file
@@ -104,7 +103,7 @@ class ProducerIds:
 
 def render_producer_ids(first_free: int) -> bytes:
     number = str(first_free).encode()
-    return f"{_MAGIC} {_VERSION} {first_free} {crc32c.crc32c(number):08x}\n".encode()
+    return f"{_MAGIC} {_VERSION} {first_free} {crc32c(number):08x}\n".encode()
 
 
 def parse_producer_ids(content: bytes) -> int:
@@ -114,7 +113,7 @@ def parse_producer_ids(content: bytes) -> int:
         raise FormatError("not a file of producer ids")
     if fields[1] != _VERSION.encode():
         raise FormatError(f"file of producer ids has unknown version {fields[1]!r}")
-    if f"{crc32c.crc32c(fields[2]):08x}".encode() != fields[3]:
+    if f"{crc32c(fields[2]):08x}".encode() != fields[3]:
         raise FormatError("the checksum of the file of producer ids does not match")
     if not fields[2].isdigit() or int(fields[2]) > INT64_MAX:
         raise FormatError(f"{fields[2]!r} is not a producer id")

@@ -18,7 +18,6 @@ A topic exists from the line that puts it to the line that deletes it. Its direc
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
@@ -26,6 +25,7 @@ from cordwood.errors import FormatError
 from cordwood.format.file_names import check_topic_name
 from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.quantities import INT32_MAX
+from cordwood.value_class import dataclass, field, replace
 
 _MALFORMED: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 

@@ -19,7 +19,6 @@ import os
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cordwood.errors import (
@@ -47,6 +46,7 @@ from cordwood.log.topics.topic import Topic, visible_names
 from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
 from cordwood.storage.disk_errors import refused_when_full
 from cordwood.storage.files import FileSystem
+from cordwood.value_class import dataclass, field, replace
 
 logger = logging.getLogger(__name__)
 

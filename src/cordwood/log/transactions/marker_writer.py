@@ -8,7 +8,6 @@ no harm, so after a crash all of them are written again.
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.clock import Clock
@@ -24,6 +23,7 @@ from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 from cordwood.quantities import Offset, ProducerId
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

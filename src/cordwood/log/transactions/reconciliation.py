@@ -14,11 +14,11 @@ Pure. It is asked once all prepared transactions are complete.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from cordwood.format.transaction_records import TopicPartition, TransactionState
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 from cordwood.quantities import INT16_MAX, ProducerId
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """How long transactions and their ids live, and how their topic is created."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.quantities import MIB
+from cordwood.value_class import dataclass
 
 _MINUTE_MS: Final = 60 * 1000
 _DAY_MS: Final = 24 * 60 * _MINUTE_MS

@@ -2,13 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.format.transaction_records import TopicPartition
 from cordwood.log.transactions.transaction_machine import Decision, Refused
 from cordwood.log.transactions.transaction_metadata import ProducerIdentity, TransactionMetadata
 from cordwood.quantities import ProducerId, TimestampMs
+from cordwood.value_class import dataclass
 
 # Requests about one id that may wait for it. A producer has one or two under way.
 WAITERS_MAX: Final = 1000

@@ -6,7 +6,6 @@ that must be durable before anyone acts on them share one sync; if none must, th
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from cordwood.errors import CordwoodError, LogClosedError, LogError, RecordTooLargeError
@@ -19,6 +18,7 @@ from cordwood.log.rules.batch_group import BatchGroup
 from cordwood.log.transactions.transaction_machine import Refusal
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 from cordwood.quantities import INT32_MAX, Offset, TimestampMs
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ generations. Kafka's pending state PrepareEpochFence is not needed: fencing is o
 """
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -34,6 +33,7 @@ from cordwood.quantities import (
     ProducerId,
     TimestampMs,
 )
+from cordwood.value_class import dataclass
 
 _EMPTY: Final = TransactionState.EMPTY
 _ONGOING: Final = TransactionState.ONGOING

@@ -1,6 +1,5 @@
 """What is known of a transactional id: one frozen value, which a decision replaces."""
 
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cordwood.format.transaction_records import TopicPartition, TransactionState, TransactionValue
@@ -12,6 +11,7 @@ from cordwood.quantities import (
     ProducerId,
     TimestampMs,
 )
+from cordwood.value_class import dataclass, replace
 
 # A client never gets epoch 32767: it is left for the marker that fences the last epoch.
 EPOCH_EXHAUSTED: Final = INT16_MAX - 1

@@ -12,7 +12,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -45,6 +44,7 @@ from cordwood.log.transactions.transaction_metadata import (
 )
 from cordwood.log.transactions.work_queue import WorkQueue
 from cordwood.quantities import ProducerId
+from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 

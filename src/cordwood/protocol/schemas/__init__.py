@@ -3,9 +3,9 @@
 A line is one field: ``name type [versions] [tag N] [= default]``, the fields of a structure
 indented below it. The order is that of the wire.
 
-    type       bool, int8, int16, int32, int64, float64, string, bytes, uuid; {} is a structure,
-               [] an array of structures, []int32 an array of numbers. ``?`` behind it: may be
-               null; ``?7+``: from version 7 on.
+    type       bool, int8, int16, uint16, int32, int64, float64, string, bytes, uuid; {} is a
+               structure, [] an array of structures, []int32 an array of numbers. ``?`` behind it:
+               may be null; ``?7+``: from version 7 on.
     versions   3+, 1-7 or 2: the versions that have the field. Without: those of the structure
                it is in.
     tag N      a tagged field, which is sent only if it is not the default.
@@ -24,6 +24,7 @@ from cordwood.protocol.schemas import (
     cluster_messages,
     config_messages,
     consumer_group_messages,
+    control_messages,
     group_messages,
     offset_messages,
     quota_messages,
@@ -38,6 +39,7 @@ MESSAGE_SCHEMAS: Final[Mapping[int, str]] = MappingProxyType(
         **cluster_messages.SCHEMAS,
         **config_messages.SCHEMAS,
         **consumer_group_messages.SCHEMAS,
+        **control_messages.SCHEMAS,
         **group_messages.SCHEMAS,
         **offset_messages.SCHEMAS,
         **quota_messages.SCHEMAS,

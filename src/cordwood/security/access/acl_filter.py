@@ -3,7 +3,6 @@
 Numbers come from clients and may be unknown: an unknown number in a filter matches no rule.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
 from ipaddress import ip_address
 from typing import Final, TypeVar
@@ -18,6 +17,7 @@ from cordwood.protocol.acl_codes import (
 from cordwood.security.access.rule_index import ANY_HOST, ANY_NAME
 from cordwood.security.principal import Principal
 from cordwood.security.security_state import AclRule
+from cordwood.value_class import dataclass
 
 E = TypeVar("E", bound=IntEnum)
 

@@ -7,7 +7,6 @@ With `is_producer` and `is_consumer` the operations come from a recipe, as in ``
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import product
 
 from cordwood.protocol.acl_codes import (
@@ -19,6 +18,7 @@ from cordwood.protocol.acl_codes import (
 )
 from cordwood.security.access.acl_filter import AclFilter, InvalidRuleError, new_rule
 from cordwood.security.security_state import AclRule
+from cordwood.value_class import dataclass
 
 _Place = tuple[AclResource, str]
 

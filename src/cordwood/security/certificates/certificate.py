@@ -5,7 +5,6 @@ OpenSSL verifies certificates; here they are only read.
 
 import hashlib
 from binascii import a2b_base64
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from re import DOTALL, compile
 from typing import Final, Self
@@ -13,6 +12,7 @@ from typing import Final, Self
 from cordwood.errors import FormatError
 from cordwood.security.certificates.der import DerValue, read_value, values_in
 from cordwood.security.certificates.distinguished_name import render_name
+from cordwood.value_class import dataclass
 
 _SEQUENCE: Final = 0x30
 _VERSION: Final = 0xA0

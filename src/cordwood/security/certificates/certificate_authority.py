@@ -10,10 +10,10 @@ import datetime
 import importlib.util
 import ipaddress
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from cordwood.errors import ConfigError
+from cordwood.value_class import dataclass, field
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -6,11 +6,11 @@ option and the file, never a password.
 
 import os
 import secrets
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cordwood.errors import ConfigError
 from cordwood.security.secret import Secret
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates

@@ -15,8 +15,9 @@ take longer than the universe exists.
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from cordwood.value_class import dataclass
 
 SUBJECT_CHARS_MAX: Final = 1000
 _RULES_CHARS_MAX: Final = 100_000

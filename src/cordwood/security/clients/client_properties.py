@@ -11,7 +11,6 @@ Other keys have no effect here, and are named.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -22,6 +21,7 @@ from cordwood.security.clients.client_security import TLS_VERSIONS, ClientProtoc
 from cordwood.security.sasl.jaas import JaasEntry, parse_jaas
 from cordwood.security.sasl.sasl_client import CLIENT_MECHANISMS, OAUTHBEARER, PLAIN
 from cordwood.security.secret import Secret
+from cordwood.value_class import dataclass
 
 SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.", "enable.ssl.")
 

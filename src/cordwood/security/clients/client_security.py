@@ -10,7 +10,6 @@ switched off. Errors name keys of Kafka's property files; no error and no repr s
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -25,6 +24,7 @@ from cordwood.security.sasl.sasl_client import (
 from cordwood.security.sasl.scram_client import SaslError
 from cordwood.security.secret import Secret
 from cordwood.security.secret_references import read_secret_file
+from cordwood.value_class import dataclass
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 

@@ -16,9 +16,10 @@ A client has its user and password in it. A broker has the users of PLAIN:
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
+
+from cordwood.value_class import dataclass, field
 
 _TEXT_MAX: Final = 1024 * 1024
 _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})

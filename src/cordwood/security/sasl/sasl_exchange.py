@@ -6,8 +6,9 @@ own.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ import hashlib
 import hmac
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from cordwood.errors import ConfigError
@@ -19,6 +18,7 @@ from cordwood.security.security_state import (
     SecurityState,
     UserCredential,
 )
+from cordwood.value_class import dataclass
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384

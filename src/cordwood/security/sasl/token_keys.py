@@ -7,10 +7,10 @@ if that were a password.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.errors import ConfigError, FormatError
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from jwt.algorithms import AllowedPublicKeys

@@ -6,11 +6,11 @@ A token must be signed by a key of the issuer, with an algorithm of public keys;
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import CordwoodError
 from cordwood.security.sasl.token_keys import KeySet
+from cordwood.value_class import dataclass
 
 SUBJECT_CHARACTERS_MAX: Final = 1024
 _SCOPES_MAX: Final = 1000

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cordwood.errors import ConfigError
@@ -21,6 +20,7 @@ from cordwood.security.security_state import (
     SecurityState,
     UserCredential,
 )
+from cordwood.value_class import dataclass, field, replace
 
 
 class Deletion(NamedTuple):

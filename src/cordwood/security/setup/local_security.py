@@ -8,7 +8,6 @@ import functools
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cordwood.errors import ConfigError
@@ -42,6 +41,7 @@ from cordwood.security.security_state import (
     SecurityState,
     UserCredential,
 )
+from cordwood.value_class import dataclass, field, replace
 
 _HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _MECHANISMS: Final = (*SCRAM_MECHANISMS, PLAIN)

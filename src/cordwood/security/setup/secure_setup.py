@@ -19,7 +19,6 @@ import datetime
 import os
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import ConfigError
@@ -36,6 +35,7 @@ from cordwood.security.clients.client_security import ClientProtocol, ClientSecu
 from cordwood.security.clients.client_settings import java_properties, librdkafka_settings
 from cordwood.security.secret import Secret
 from cordwood.storage.files import FileSystem, make_durable_directory, read_whole, replace_file
+from cordwood.value_class import dataclass
 
 SETTINGS_FILE: Final = "broker.properties"
 ADMIN: Final = "admin"

@@ -18,7 +18,6 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.clock import SystemClock
@@ -42,6 +41,7 @@ from cordwood.spark.jobs.job_report import JobReport
 from cordwood.storage.file_access import FileAccess
 from cordwood.storage.file_copy import copy_file
 from cordwood.storage.files import RealFileSystem
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

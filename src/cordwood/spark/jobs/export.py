@@ -12,7 +12,6 @@ If a run ended between the two commits, the next run first brings the table up t
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.errors import ConfigError
@@ -28,6 +27,7 @@ from cordwood.spark.jobs.json_values import (
 from cordwood.spark.jobs.tables.lake_table import TABLE_COLUMNS, LakeTable, TableState, WrittenFile
 from cordwood.spark.jobs.tables.lake_target import LakeTarget, read_files
 from cordwood.spark.jobs.topic_span import TopicSpan, plan_span
+from cordwood.value_class import dataclass, replace
 
 if TYPE_CHECKING:
     import pyarrow as pa

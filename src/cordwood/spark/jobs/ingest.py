@@ -12,7 +12,6 @@ name.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.errors import ConfigError
@@ -20,6 +19,7 @@ from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
 from cordwood.spark.jobs.json_values import parse_schema
 from cordwood.spark.jobs.topic_target import TopicTarget, name_of_run
+from cordwood.value_class import dataclass, field
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -8,8 +8,9 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -1,8 +1,9 @@
 """What a job did, or would do: rows for people and programs, and problems."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from cordwood.value_class import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ everywhere in Kafka; records without a key are ignored.
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.errors import ConfigError
@@ -23,6 +22,7 @@ from cordwood.spark.jobs.shuffle_width import narrowed
 from cordwood.spark.jobs.tables.lake_table import TableState, WrittenFile
 from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat, read_files
 from cordwood.spark.jobs.topic_span import TopicSpan, plan_span
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

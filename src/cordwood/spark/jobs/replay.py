@@ -7,7 +7,6 @@ one is set, and a name is replayed once: running it again does nothing, even if 
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.clock import SystemClock
@@ -21,6 +20,7 @@ from cordwood.spark.jobs.topic_target import TopicTarget, name_of_run
 from cordwood.spark.source.opened_source import absolute_paths, open_source
 from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source.source_plan import OffsetResolver, check_named, survey
+from cordwood.value_class import dataclass, field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,13 +10,13 @@ Hours follow the timestamps of the records. A key is counted once per hour; in t
 counted once.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
 from cordwood.spark.jobs.shuffle_width import narrowed
 from cordwood.spark.jobs.topic_span import plan_span
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

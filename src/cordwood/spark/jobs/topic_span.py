@@ -6,7 +6,6 @@ one into the table. Partitions are named one by one, so that partitions added me
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cordwood.errors import ConfigError, LogError
@@ -17,6 +16,7 @@ from cordwood.spark.source.range_reader import LossPolicy
 from cordwood.spark.source.source_plan import Surveyed, check_named, survey
 from cordwood.spark.source.stream_offsets import StreamOffset
 from cordwood.spark.source.topic_choice import TopicChoice, TopicPartition
+from cordwood.value_class import dataclass, replace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,6 @@ before is skipped. A job that writes as a whole uses its own name and the number
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cordwood.log.publishing.publication_ledger import read_publications
@@ -17,6 +16,7 @@ from cordwood.spark.sink.partitioner import Partitioner
 from cordwood.spark.source.opened_source import absolute_paths
 from cordwood.spark.source.topic_choice import TopicPartition
 from cordwood.storage.files import RealFileSystem
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,7 +6,6 @@ Segments that retention or compaction removes meanwhile are skipped.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.errors import ConfigError
@@ -15,6 +14,7 @@ from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
 from cordwood.spark.source.log_place import LogPlace
 from cordwood.spark.source.opened_source import OpenedSource, absolute_paths, open_source
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,6 @@
 Names are case-insensitive, as in Spark; other columns are ignored.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from pyspark.sql.types import (
 )
 
 from cordwood.errors import ConfigError
+from cordwood.value_class import dataclass
 
 _HEADERS: Final = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])

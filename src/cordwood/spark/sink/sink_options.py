@@ -23,7 +23,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from cordwood.errors import ConfigError, InvalidTopicNameError
@@ -34,6 +33,7 @@ from cordwood.quantities import INT64_MAX, parse_duration_ms
 from cordwood.security.clients.client_properties import SECURITY_KEYS, parse_client_properties
 from cordwood.security.clients.client_security import ClientSecurity
 from cordwood.spark.sink.partitioner import Partitioner
+from cordwood.value_class import dataclass, field
 
 _BOOTSTRAP: Final = "kafka.bootstrap.servers"
 _KAFKA_PREFIX: Final = "kafka."

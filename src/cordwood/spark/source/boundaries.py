@@ -12,7 +12,6 @@ A time may apply to all partitions or to each separately.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -21,6 +20,7 @@ from cordwood.log.reading.time_lookup import EARLIEST, LATEST
 from cordwood.quantities import INT32_MAX, INT64_MAX, TimestampMs, parse_duration_ms
 from cordwood.spark.source.stream_offsets import SPECIAL_PREFIX, StreamOffset
 from cordwood.spark.source.topic_choice import TopicPartition
+from cordwood.value_class import dataclass
 
 _RELATIVE: Final = re.compile(r"-\s*\d+\s*[a-zA-Z]+")
 _MOMENT_RULE: Final = (

@@ -16,12 +16,12 @@ was dropped if
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from cordwood.errors import CorruptSegmentError
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.quantities import Offset
 from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

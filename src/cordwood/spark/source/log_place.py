@@ -7,7 +7,6 @@ or one partition of an archive.
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 from cordwood.clock import SystemClock
 from cordwood.errors import UnknownPartitionError, UnknownTopicError
@@ -25,6 +24,7 @@ from cordwood.log.topics.directory_listing import read_topic_id
 from cordwood.quantities import Offset
 from cordwood.storage.files import RealFileSystem
 from cordwood.storage.handle_cache import HandleCache
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,12 @@ Used for planning, on the driver. Takes no lock and writes nothing.
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
+from cordwood.archive.archives_on_demand import ArchivesOnDemand
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError, UnknownTopicError
 from cordwood.format.file_names import META_PROPERTIES
@@ -30,6 +30,7 @@ from cordwood.quantities import Offset
 from cordwood.spark.source.log_place import LogPlace
 from cordwood.spark.source.topic_choice import TopicPartition
 from cordwood.storage.files import RealFileSystem
+from cordwood.value_class import dataclass
 
 Wants = Callable[[str, int], bool]
 
@@ -137,9 +138,6 @@ def _is_archive(paths: Sequence[str], directories: Sequence[str]) -> bool:
 
 class _StoreSource(OpenedSource):
     def __init__(self, directories: Sequence[str], wants: Wants) -> None:
-        from cordwood.archive.segment_cache import SegmentCache
-        from cordwood.archive.store_archives import StoreArchives
-
         fs, clock = RealFileSystem(), SystemClock()
         self._fs = fs
         self.directories = tuple(directories)
@@ -148,7 +146,7 @@ class _StoreSource(OpenedSource):
             fs=fs,
             clock=clock,
             defaults=TopicConfig.parse({}),
-            archives=StoreArchives(fs=fs, clock=clock, cache=SegmentCache(fs)),
+            archives=ArchivesOnDemand(fs, clock),
             wants=wants,
         )
 

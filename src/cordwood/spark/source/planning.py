@@ -4,12 +4,12 @@ Opens no file and reads no clock. Ranges are half-open.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from cordwood.spark.source.compaction_guard import CompactionGuard
 from cordwood.spark.source.log_place import LogPlace
 from cordwood.spark.source.topic_choice import TopicPartition
+from cordwood.value_class import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

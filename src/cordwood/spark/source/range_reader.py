@@ -10,7 +10,6 @@ another topic.
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -30,6 +29,7 @@ from cordwood.spark.source.arrow_rows import ArrowRows
 from cordwood.spark.source.log_place import LogPlace
 from cordwood.spark.source.planning import OffsetRange
 from cordwood.spark.source.record_key import rows_of_key
+from cordwood.value_class import dataclass, replace
 
 logger = logging.getLogger(__name__)
 

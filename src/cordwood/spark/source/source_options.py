@@ -9,7 +9,6 @@ import difflib
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import ConfigError
@@ -20,6 +19,7 @@ from cordwood.spark.source.boundaries import Boundary, parse_offsets, parse_time
 from cordwood.spark.source.record_key import parse_key
 from cordwood.spark.source.row_schema import DEFAULT_COLUMNS, HEADERS, parse_columns
 from cordwood.spark.source.topic_choice import CHOICES, TopicChoice, parse_choice
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

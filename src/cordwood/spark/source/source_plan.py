@@ -4,7 +4,6 @@ Reads directories, manifests and indexes; reads records only to search for a tim
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 
 from cordwood.errors import ConfigError
 from cordwood.log.reading.log_reader import LogReader
@@ -19,6 +18,7 @@ from cordwood.spark.source.planning import OffsetRange, merge_pieces, plan_tasks
 from cordwood.spark.source.range_reader import LossPolicy
 from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source.topic_choice import TopicChoice, TopicPartition
+from cordwood.value_class import dataclass, replace
 
 # How often a search starts again after a segment was deleted or replaced meanwhile.
 

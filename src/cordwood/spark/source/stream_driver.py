@@ -10,7 +10,6 @@ Each survey is compared with the offsets that the stream has reached:
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from cordwood.clock import Clock, SystemClock
 from cordwood.errors import ConfigError
@@ -31,6 +30,7 @@ from cordwood.spark.source.source_plan import (
 )
 from cordwood.spark.source.stream_offsets import StreamOffset
 from cordwood.spark.source.topic_choice import TopicPartition
+from cordwood.value_class import replace
 
 
 class StreamDriver:

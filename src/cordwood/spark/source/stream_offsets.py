@@ -20,12 +20,12 @@ Spark compares offsets as text, so topics and partitions are always sorted.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cordwood.errors import FormatError
 from cordwood.quantities import INT32_MAX, INT64_MAX
 from cordwood.spark.source.topic_choice import TopicPartition
+from cordwood.value_class import dataclass, field
 
 SPECIAL_PREFIX: Final = "@"
 _IDS: Final = "@ids"

@@ -7,12 +7,12 @@ name, and never matches Kafka's internal topics.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import ConfigError
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.quantities import INT32_MAX
+from cordwood.value_class import dataclass
 
 TopicPartition = tuple[str, int]
 

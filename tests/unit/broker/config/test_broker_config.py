@@ -4,7 +4,6 @@ from dataclasses import fields
 
 import pytest
 
-from cordwood.archive.segment_cache import CACHE_BYTES
 from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig
 from cordwood.broker.config.store_config import STORE_KEYS, StoreConfig
 from cordwood.broker.config.topic_defaults import (
@@ -16,6 +15,7 @@ from cordwood.broker.config.topic_defaults import (
 from cordwood.errors import ConfigError
 from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.rules.topic_config import CONFIG_KEYS, TopicConfig
+from cordwood.log.store.archive_port import CACHE_BYTES
 from cordwood.quantities import MIB
 
 

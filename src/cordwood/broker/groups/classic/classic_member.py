@@ -1,11 +1,11 @@
 """A member of a classic group, and its requests to join and to sync."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from cordwood.broker.net.request import Deferred
 from cordwood.format.groups.group_metadata import MemberMetadata
+from cordwood.value_class import dataclass, field
 
 NO_MEMBER_ID: Final = ""
 NO_GENERATION: Final = -1

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from cordwood.broker.groups.classic.classic_answers import join_answer, sync_answer, sync_error
@@ -26,6 +25,7 @@ from cordwood.clock import Clock
 from cordwood.format.groups.group_metadata import GroupMetadata
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import NO_TIMESTAMP, TimestampMs
+from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 

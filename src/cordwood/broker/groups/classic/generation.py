@@ -1,13 +1,13 @@
 """One generation of a classic group: the agreement that its members reached. A value."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.broker.groups.classic.classic_roster import ClassicRoster
 from cordwood.format.groups.consumer_subscription import subscribed_topics
 from cordwood.format.groups.group_metadata import GroupMetadata
 from cordwood.quantities import TimestampMs
+from cordwood.value_class import dataclass
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 

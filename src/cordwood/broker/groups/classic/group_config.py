@@ -1,9 +1,8 @@
 """Configuration of classic groups and of committed offsets."""
 
-from dataclasses import dataclass
-
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.quantities import INT32_MAX
+from cordwood.value_class import dataclass
 
 _MINUTE_MS = 60_000
 

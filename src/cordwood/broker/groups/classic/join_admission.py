@@ -1,7 +1,6 @@
 """What happens to a JoinGroup request: refused, given a member id, added, or updated."""
 
 import uuid
-from dataclasses import dataclass, replace
 from typing import Final
 
 from cordwood.broker.groups.classic.classic_answers import join_answer, join_error
@@ -20,6 +19,7 @@ from cordwood.broker.groups.classic.metadata_budget import MetadataBudget
 from cordwood.broker.groups.session_timers import SessionTimers
 from cordwood.broker.net.request import Deferred, Response
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.value_class import dataclass, replace
 
 # A new member cannot send heartbeats until its join is answered. If its client is gone, it must
 # not hold up the others for longer than this.

@@ -1,7 +1,6 @@
 """How members get out of a classic group: they leave, or their session expires."""
 
 import logging
-from dataclasses import dataclass
 
 from cordwood.broker.groups.classic.classic_member import NO_MEMBER_ID
 from cordwood.broker.groups.classic.classic_rebalance import ClassicRebalance
@@ -10,6 +9,7 @@ from cordwood.broker.groups.classic.group_transitions import GroupEvent
 from cordwood.broker.groups.classic.member_replies import MemberReplies
 from cordwood.broker.groups.session_timers import SessionTimers
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

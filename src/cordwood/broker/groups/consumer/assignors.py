@@ -13,9 +13,10 @@ range    Runs of neighbouring partitions of each topic, in the order of the memb
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
+
+from cordwood.value_class import dataclass, field
 
 Assignment = Mapping[UUID, frozenset[int]]
 

@@ -8,7 +8,6 @@ the assignment epoch it has reached. A group is stable when all these epochs are
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from cordwood.broker.error_codes import RefusedError
@@ -37,6 +36,7 @@ from cordwood.clock import Clock
 from cordwood.format.groups.consumer_group_records import MemberValue
 from cordwood.log.topics.committed_offsets import GroupRecord
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.value_class import dataclass, replace
 
 logger = logging.getLogger(__name__)
 

@@ -1,11 +1,11 @@
 """Configuration of groups of the consumer protocol."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.quantities import INT32_MAX
+from cordwood.value_class import dataclass, replace
 
 _HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
 _SESSION: Final = "consumer.session.timeout.ms"

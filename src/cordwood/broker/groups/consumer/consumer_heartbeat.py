@@ -1,7 +1,6 @@
 """A heartbeat of a consumer group's member, and the checks that need no group."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -11,6 +10,7 @@ from cordwood.broker.groups.consumer.consumer_member import AWAY_EPOCH, JOINING_
 from cordwood.format.file_names import TOPIC_NAME_CHARS_MAX
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.value_class import dataclass
 
 UNCHANGED_TIMEOUT: Final = -1
 

@@ -1,13 +1,13 @@
 """A member of a consumer group: its identity, its subscription and its partitions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
 from cordwood.broker.groups.consumer.assignors import Assignment
 from cordwood.format.groups.consumer_group_records import CurrentValue, MemberValue
+from cordwood.value_class import dataclass, field
 
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1

@@ -1,13 +1,12 @@
 """Finds the member that sent a heartbeat, or refuses the heartbeat."""
 
-from dataclasses import dataclass
-
 from cordwood.broker.error_codes import RefusedError
 from cordwood.broker.groups.consumer.consumer_heartbeat import ConsumerHeartbeat
 from cordwood.broker.groups.consumer.consumer_member import ConsumerMember
 from cordwood.broker.groups.consumer.consumer_roster import ConsumerRoster
 from cordwood.broker.groups.consumer.reconciliation import owns_only
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

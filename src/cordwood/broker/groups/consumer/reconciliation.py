@@ -12,7 +12,6 @@ stops reporting it as owned, or is removed. So no partition ever has two owners.
 """
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
 from uuid import UUID
 
 from cordwood.broker.groups.consumer.assignors import Assignment
@@ -21,6 +20,7 @@ from cordwood.broker.groups.consumer.consumer_member import (
     DatedAssignment,
     MemberState,
 )
+from cordwood.value_class import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ that is left out joins again.
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from cordwood.broker.groups.consumer.assignors import Assignment
@@ -30,6 +29,7 @@ from cordwood.format.groups.consumer_group_records import (
     decode_target_epoch,
     encode_consumer_group_key,
 )
+from cordwood.value_class import dataclass, field, replace
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ follows all alternatives at once, and so do we. A pattern is compiled to steps. 
 the set of steps that a match may be at. Each set is cached with its successor for each character.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from cordwood.broker.groups.consumer.topic_pattern_syntax import (
@@ -21,6 +20,7 @@ from cordwood.broker.groups.consumer.topic_pattern_syntax import (
     Series,
     parse_pattern,
 )
+from cordwood.value_class import dataclass, field
 
 _STEPS_MAX: Final = 20_000  # enough for an alternative of a thousand long names
 # Steps visited over all names, about 0.2 s of work. Each set of steps is computed once, so usual

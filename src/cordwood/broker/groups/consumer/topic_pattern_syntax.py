@@ -10,11 +10,11 @@ Syntax that RE2 does not have, such as backreferences and lookaround, is refused
 import string
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
 from cordwood.errors import CordwoodError
+from cordwood.value_class import dataclass, replace
 
 PATTERN_CHARS_MAX: Final = 32_767  # the limit of a string in the protocol
 _NESTING_MAX: Final = 100

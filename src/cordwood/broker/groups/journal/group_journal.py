@@ -1,12 +1,12 @@
 """Appends the records of one group to the log, in order and without holes."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from cordwood.broker.groups.journal.group_log import Done, GroupLog
 from cordwood.log.topics.committed_offsets import GroupRecord
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.value_class import dataclass, field
 
 # A batch must be smaller than the topic's max.message.bytes. The assignment of a large group is
 # larger than that.

@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from cordwood.broker.groups.managed_group import EpochGroup
 from cordwood.errors import FormatError
 from cordwood.format.groups.group_metadata import GroupMetadata, decode_group_metadata
 from cordwood.format.groups.group_offsets import GroupMetadataKey, decode_group_key
 from cordwood.log.topics.committed_offsets import CommittedOffsets
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

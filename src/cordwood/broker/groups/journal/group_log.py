@@ -9,7 +9,6 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cordwood.broker.net.scheduler import Scheduler
@@ -23,6 +22,7 @@ from cordwood.errors import (
 from cordwood.log.topics.committed_offsets import CommittedOffsets, GroupRecord
 from cordwood.log.transactions.transaction_metadata import ProducerIdentity
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ segments are unchanged.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
 
@@ -36,6 +35,7 @@ from cordwood.log.topics.log_directory import read_checkpoints
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.files import FileSystem, RealFileSystem
+from cordwood.value_class import dataclass, replace
 
 
 class CompactionScope(StrEnum):

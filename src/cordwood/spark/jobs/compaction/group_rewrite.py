@@ -9,7 +9,6 @@ import os
 import uuid
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ from cordwood.spark.jobs.compaction.group_plan import GroupPlan
 from cordwood.spark.jobs.compaction.group_walk import RunSecret, chunks_of, new_key_map, open_group
 from cordwood.storage.file_access import FileAccess
 from cordwood.storage.files import File, FileSystem, RealFileSystem, write_all
+from cordwood.value_class import dataclass
 
 SEGMENT_BYTES_MAX: Final = INT32_MAX  # positions in an offset index are 32 bits
 

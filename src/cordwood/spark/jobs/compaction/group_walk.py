@@ -5,7 +5,6 @@ was replaced since, and the task fails.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import LogError
@@ -19,6 +18,7 @@ from cordwood.spark.jobs.compaction.group_plan import GroupPlan
 from cordwood.storage.files import FileSystem, RealFileSystem
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.value_class import dataclass
 
 CHUNK_BYTES: Final = 1 * MIB
 _BATCHES_PER_CHUNK: Final = 8192

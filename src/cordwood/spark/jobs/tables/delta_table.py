@@ -14,11 +14,11 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.errors import ConfigError, FormatError, TableChangedError
 from cordwood.spark.jobs.tables.lake_table import TableState, WrittenFile
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

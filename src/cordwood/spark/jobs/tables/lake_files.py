@@ -7,7 +7,6 @@ other files; only the files that its result names are committed.
 import os
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 
 from cordwood.quantities import MIB
 from cordwood.spark.jobs.tables.lake_table import WrittenFile
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs

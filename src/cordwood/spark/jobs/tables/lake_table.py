@@ -7,12 +7,12 @@ see `parquet_table`, `delta_table` and `iceberg_table`.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cordwood.errors import FormatError
 from cordwood.spark.source.stream_offsets import StreamOffset
 from cordwood.spark.source.topic_choice import TopicPartition
+from cordwood.value_class import dataclass, field
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cordwood.errors import ConfigError
 from cordwood.spark.jobs.tables.lake_table import LakeTable
+from cordwood.value_class import dataclass, field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,0 +1,1 @@
+"""A broker as a member of a cluster: sockets, threads and files around the machines."""
