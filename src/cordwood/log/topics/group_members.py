@@ -8,11 +8,11 @@ never hold the same partition, and a reader that is busy with a record is not in
 import itertools
 import threading
 from collections import deque
-from dataclasses import dataclass, field
 from uuid import UUID
 
 from cordwood.log.rules.fork_refusal import is_forked
 from cordwood.log.rules.partition_shares import share_partitions
+from cordwood.value_class import dataclass, field
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,7 +10,6 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal, Self
 from uuid import UUID
@@ -26,6 +25,7 @@ from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.group_members import GroupMembers
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import Offset
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 
