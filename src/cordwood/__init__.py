@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from cordwood.log.rules.topic_config import TopicConfig
     from cordwood.log.store.read_only_store import ReadOnlyStore
     from cordwood.log.store.store import Store
+    from cordwood.log.topics.group import Group
+    from cordwood.log.topics.group_reader import GroupReader
     from cordwood.log.topics.topic import Topic
+    from cordwood.log.transactions.store_transaction import Transaction
     from cordwood.testing import Broker
 
 __version__ = "0.1.0"
@@ -34,6 +37,8 @@ _HOMES = {
     "AppendedMany": "cordwood.log.rules.appended",
     "AppendedRange": "cordwood.log.rules.appended",
     "Broker": "cordwood.testing",
+    "Group": "cordwood.log.topics.group",
+    "GroupReader": "cordwood.log.topics.group_reader",
     "LogRange": "cordwood.log.reading.log_range",
     "LogReader": "cordwood.log.reading.log_reader",
     "PartitionLog": "cordwood.log.partition.partition_log",
@@ -44,6 +49,7 @@ _HOMES = {
     "Topic": "cordwood.log.topics.topic",
     "TopicRecord": "cordwood.log.reading.merged_logs",
     "TopicConfig": "cordwood.log.rules.topic_config",
+    "Transaction": "cordwood.log.transactions.store_transaction",
     "open_archive": "cordwood.archive.opened_archive",
 }
 
@@ -52,6 +58,8 @@ __all__ = [
     "AppendedMany",
     "AppendedRange",
     "Broker",
+    "Group",
+    "GroupReader",
     "LogRange",
     "LogReader",
     "PartitionLog",
@@ -62,6 +70,7 @@ __all__ = [
     "Topic",
     "TopicConfig",
     "TopicRecord",
+    "Transaction",
     "__version__",
     "aio",
     "errors",

@@ -178,6 +178,7 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
+        """Whether the broker accepts connections."""
         return self._server is not None
 
     @property
@@ -193,6 +194,7 @@ class Broker:
 
     @property
     def port(self) -> int:
+        """The port of the first listener."""
         return self._running().address[1]
 
     @property

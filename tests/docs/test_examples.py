@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
+OUTBOX = [("anna", 250), ("anna", 60), ("ben", 90), ("cleo", 15)]
 SPARK = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 SPARK.append(pytest.mark.xdist_group("spark"))
 
@@ -40,7 +41,19 @@ def test_every_example_is_listed_in_their_readme() -> None:
     assert all((EXAMPLES / name).exists() for name in listed)
 
 
-@pytest.mark.parametrize("name", ["event_sourcing", "kafka_directory"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "change_capture",
+        "event_sourcing",
+        "kafka_directory",
+        "kafka_migration",
+        "metrics_pipeline",
+        "model_replay",
+        "outbox",
+        "work_queue",
+    ],
+)
 def test_an_example_runs_to_its_end_without_arguments(name: str, tmp_path: Path) -> None:
     program = EXAMPLES / f"{name}.py"
 
@@ -58,8 +71,76 @@ def test_a_view_is_rebuilt_from_the_events_a_former_run_left(tmp_path: Path) -> 
     finished = run(str(program), str(tmp_path / "data"), directory=tmp_path)
 
     assert "refused: bob holds less than 50" in finished.stdout
-    assert "rebuilt from 3 events: {'ada': 70, 'bob': 20}" in finished.stdout
+    assert "rebuilt from 4 events: {'ada': 70, 'bob': 25}" in finished.stdout
+    assert "the same from a snapshot and 1 event" in finished.stdout
     assert (tmp_path / "data" / "accounts-0" / "00000000000000000000.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        (
+            "outbox",
+            [
+                "relayed 2",
+                "the relay crashed after it had published",
+                "relayed 1 after the crash",
+                "in the log: "
+                + str([f'{{"customer": "{who}", "cents": {cents}}}' for who, cents in OUTBOX]),
+            ],
+        ),
+        (
+            "work_queue",
+            [
+                "done: {'p0': 12, 'p1': 12, 'p2': 12, 'p3': 11, 'p4': 12}",
+                """failed: a width of 0 pixels in b'{"picture": "p3", "width": 0}'""",
+                "left: 0",
+            ],
+        ),
+        (
+            "change_capture",
+            [
+                "captured 2",
+                "captured 2",
+                """view: ['{"id":1,"name":"anna","city":"Oslo"}']""",
+                "a new view reads 2 records and has the same rows",
+            ],
+        ),
+        (
+            "model_replay",
+            ["replayed 48 requests since 2026-03-02", "v1: 88% right", "v2: 100% right"],
+        ),
+    ],
+)
+def test_an_example_comes_to_its_results(name: str, printed: list[str], tmp_path: Path) -> None:
+    finished = run(str(EXAMPLES / f"{name}.py"), str(tmp_path / "work"), directory=tmp_path)
+
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.splitlines() == printed
+
+
+def test_raw_metrics_expire_and_their_averages_stay(tmp_path: Path) -> None:
+    finished = run(str(EXAMPLES / "metrics_pipeline.py"), directory=tmp_path)
+
+    assert "2160 raw values became 360 averages" in finished.stdout
+    age = re.search(r"oldest raw value is (\d+) minutes", finished.stdout)
+    assert age is not None
+    assert 60 <= int(age[1]) <= 72, "a segment goes as a whole, once its newest record is too old"
+    assert "the oldest average is 180 minutes old" in finished.stdout
+
+
+def test_a_copy_of_a_directory_of_kafka_goes_on_at_its_offsets(tmp_path: Path) -> None:
+    data = ROOT / "tests" / "golden" / "kafka-4.3" / "data"
+    copy = tmp_path / "data"
+
+    finished = run(str(EXAMPLES / "kafka_migration.py"), str(data), str(copy), directory=tmp_path)
+
+    assert finished.returncode == 0, finished.stderr
+    assert "groups: billing, shipping" in finished.stdout
+    assert "appended to append-time-0 at offset 20" in finished.stdout
+    again = run(str(EXAMPLES / "kafka_migration.py"), str(data), str(copy), directory=tmp_path)
+    assert again.returncode == 1
+    assert re.fullmatch(r"kafka_migration: .*exists.*\n", again.stderr)
 
 
 def test_tests_with_the_fixture_pass_where_nothing_is_configured(tmp_path: Path) -> None:

@@ -78,7 +78,11 @@ def name_of(document: Path) -> str:
 
 # Documents about Spark run in their own processes: see `test_spark_document`.
 SPARK_QUICK_START = ROOT / "docs" / "quickstart" / "spark.md"
-SPARK_DOCUMENTS = [ROOT / "docs" / "spark.md", SPARK_QUICK_START]
+SPARK_DOCUMENTS = [
+    ROOT / "docs" / "spark.md",
+    ROOT / "docs" / "tutorials" / "spark.md",
+    SPARK_QUICK_START,
+]
 # A new user goes from one to the next, in the same directory.
 FIRST_DOCUMENTS = [
     ROOT / "README.md",

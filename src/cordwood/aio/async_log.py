@@ -42,6 +42,7 @@ class AsyncLog:
 
     @property
     def partition(self) -> int:
+        """The number of the partition."""
         return self.log.partition
 
     @property

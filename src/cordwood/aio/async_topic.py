@@ -36,14 +36,17 @@ class AsyncTopic:
 
     @property
     def name(self) -> str:
+        """The name of the topic."""
         return self.topic.name
 
     @property
     def config(self) -> TopicConfig:
+        """The configuration of the topic, as it is now."""
         return self.topic.config
 
     @property
     def partition_count(self) -> int:
+        """The number of partitions."""
         return self.topic.partition_count
 
     def partition(self, number: int) -> AsyncLog:

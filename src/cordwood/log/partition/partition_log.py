@@ -168,6 +168,7 @@ class PartitionLog(LogReader):
 
     @property
     def config(self) -> TopicConfig:
+        """The configuration of the topic, as it is now."""
         return self._holder.config
 
     @property

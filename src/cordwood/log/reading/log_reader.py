@@ -56,6 +56,7 @@ class LogReader:
 
     @property
     def is_closed(self) -> bool:
+        """Whether the log, or its store, is closed."""
         return self.source.is_closed
 
     # --- as a sequence -----------------------------------------------------------------------

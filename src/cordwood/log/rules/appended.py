@@ -31,6 +31,7 @@ class AppendedRange:
 
     @property
     def count(self) -> int:
+        """The number of records."""
         return self.next_offset - self.first_offset
 
 

@@ -291,6 +291,7 @@ class TopicConfig:
 
     @property
     def is_compacted(self) -> bool:
+        """Whether `cleanup.policy` has compact."""
         return "compact" in self.cleanup_policy
 
     @property
@@ -300,6 +301,7 @@ class TopicConfig:
 
     @property
     def is_log_append_time(self) -> bool:
+        """Whether records get the time of the append, whatever time they bring."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @property

@@ -189,6 +189,7 @@ class ReadOnlyStore:
         config: Mapping[str, object] | None = None,
         exist_ok: bool = False,
     ) -> Topic[ReadOnlyLog]:
+        """Return the topic with `exist_ok` if it exists. Else raise `ReadOnlyError`."""
         self._lifetime.check_open()
         if exist_ok and name in self:
             return self.topic(name)
@@ -201,14 +202,17 @@ class ReadOnlyStore:
         config: Mapping[str, object | None] | None = None,
         partitions: int | None = None,
     ) -> Topic[ReadOnlyLog]:
+        """Raise `ReadOnlyError`."""
         self._lifetime.check_open()
         raise ReadOnlyError(f"alter topic {name!r}")
 
     def delete_topic(self, name: str) -> None:
+        """Raise `ReadOnlyError`."""
         self._lifetime.check_open()
         raise ReadOnlyError(f"delete topic {name!r}")
 
     def maintain(self) -> None:
+        """Raise `ReadOnlyError`."""
         self._lifetime.check_open()
         raise ReadOnlyError("maintain the store")
 
@@ -216,6 +220,7 @@ class ReadOnlyStore:
 
     @property
     def is_closed(self) -> bool:
+        """True from the start of `close` on."""
         return self._lifetime.is_closing
 
     def close(self) -> None:

@@ -54,6 +54,8 @@ from cordwood.log.topics.catalog_files import CatalogKeeper
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.group import Group
+from cordwood.log.topics.group_members import GroupMembers
+from cordwood.log.topics.group_reader import ReaderSurroundings
 from cordwood.log.topics.offsets_topic import OffsetsTopic
 from cordwood.log.topics.partition_opener import LogSurroundings, PartitionOpener
 from cordwood.log.topics.producer_ids import ProducerIds
@@ -107,6 +109,7 @@ class Store:
     hosting            the same for a broker of a cluster, whose controllers decide
     publisher          appends to several partitions, all or nothing
     committed_offsets  the offsets of all groups, in the offsets topic
+    group_members      which reader of a group holds which partition
     producer_ids       ids for idempotent producers
     transactions       the coordinator of transactions
     saved_configs      settings that were made while a broker ran
@@ -168,6 +171,15 @@ class Store:
         )
         self.offsets_topic = OffsetsTopic(self.registry)
         self.committed_offsets = CommittedOffsets(self.offsets_topic, clock, self.registry.id_of)
+        self.group_members = GroupMembers()
+        self._group_readers = ReaderSurroundings(
+            offsets=self.committed_offsets,
+            members=self.group_members,
+            clock=clock,
+            lifetime=self._lifetime,
+            find_topic=self.registry.get,
+            topic_id=self.registry.id_of,
+        )
         self.saved_configs = SavedConfigs(fs, self.data_dirs)
         self.producer_ids = ProducerIds(fs, self.data_dirs, self.directories.largest_producer_id)
         self.transactions = TransactionCoordinator(
@@ -217,6 +229,7 @@ class Store:
             self._lifetime,
             self.registry,
             self.committed_offsets,
+            self.group_members,
             self.producer_ids,
             self.transactions,
         ):
@@ -352,11 +365,11 @@ class Store:
     # --- groups ------------------------------------------------------------------------------
 
     def group(self, name: str) -> Group:
-        """A consumer group's committed offsets."""
+        """A consumer group: its committed offsets, and readers that commit by themselves."""
         self._lifetime.check_open()
         if not name:
             raise ConfigError("group", name, "must not be empty")
-        return Group(name, self.committed_offsets, self._lifetime)
+        return Group(name, self.committed_offsets, self._lifetime, self._group_readers)
 
     def groups(self) -> list[str]:
         """The names of all groups that have committed offsets."""

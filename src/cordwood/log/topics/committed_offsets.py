@@ -196,13 +196,24 @@ class CommittedOffsets:
 
     # --- writing -----------------------------------------------------------------------------
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        records = self.records_of(group, offsets)
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, tuple[int, str]],
+        *,
+        topic_id: UUID | None = None,
+    ) -> None:
+        """Commit offsets. With `topic_id`, they count only for the topic that has this id."""
+        records = self.records_of(group, offsets, topic_id=topic_id)
         if records:
             self.append(self.partition_of(group), records)
 
     def records_of(
-        self, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, tuple[int, str]],
+        *,
+        topic_id: UUID | None = None,
     ) -> list[GroupRecord]:
         """The records that commit offsets, each with its metadata. Raises for invalid ones."""
         now_ms = self._clock.now_ms()
@@ -218,7 +229,7 @@ class CommittedOffsets:
                 offset=Offset(offset),
                 metadata=metadata,
                 committed_ms=now_ms,
-                topic_id=self._topic_id(name),
+                topic_id=topic_id or self._topic_id(name),
             )
             records.append(offset_record(group, (name, partition), committed))
         return records

@@ -1,25 +1,42 @@
-"""A consumer group as library users see it: its committed offsets."""
+"""A consumer group as library users see it: its committed offsets and its readers."""
 
 from collections.abc import Mapping
 from typing import overload
 
+from cordwood.errors import ReadOnlyError
+from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.topics.committed_offsets import (
     CommittedOffset,
     CommittedOffsets,
     TopicPartition,
 )
+from cordwood.log.topics.group_reader import (
+    COMMIT_INTERVAL_MS,
+    FirstPosition,
+    GroupReader,
+    ReaderOptions,
+    ReaderSurroundings,
+)
 from cordwood.quantities import Offset
 
 
 class Group:
-    """One consumer group's committed offsets."""
+    """One consumer group: its committed offsets, and readers that commit by themselves."""
 
     def __init__(
-        self, name: str, offsets: CommittedOffsets, lifetime: Lifetime | None = None
+        self,
+        name: str,
+        offsets: CommittedOffsets,
+        lifetime: Lifetime | None = None,
+        readers: ReaderSurroundings | None = None,
     ) -> None:
-        """`lifetime` is that of the store; None for the store's own use."""
+        """`lifetime` is that of the store; None for the store's own use.
+
+        `readers` is what readers need; None: the store is read-only, so they cannot commit.
+        """
         self.name = name
+        self._readers = readers
         self._offsets = offsets
         self._lifetime = lifetime
 
@@ -29,6 +46,45 @@ class Group:
     def _check_open(self) -> None:
         if self._lifetime is not None:
             self._lifetime.check_open()
+
+    def reader(
+        self,
+        topic: str,
+        *,
+        start: FirstPosition = "start",
+        commit_interval_ms: int = COMMIT_INTERVAL_MS,
+        idle_timeout_ms: int | None = None,
+        isolation: Isolation = READ_UNCOMMITTED,
+    ) -> GroupReader:
+        """A reader over all partitions of a topic that resumes where the group stopped.
+
+            with store.group("billing").reader("orders") as reader:
+                for record in reader:
+                    handle(record)
+
+        It waits for new records; with `idle_timeout_ms` it ends after that time without one.
+        Records are handled at least once. It commits every `commit_interval_ms` (0: after each
+        record), at the end of the block, and with ``reader.commit()``, but not if the block
+        raises. A block that ends without an error says that it has handled every record it was
+        given.
+
+        `start` says where a group begins in a topic that it never read: "start" or "end".
+        Partitions that are added later are read from their start.
+
+        Readers of one group and topic in this process share the partitions; they share them anew
+        when a reader comes or goes, or partitions are added. Readers in several processes share
+        them through a broker, as Kafka consumers.
+        """
+        self._check_open()
+        if self._readers is None:
+            raise ReadOnlyError(f"read as group {self.name!r}")
+        options = ReaderOptions(
+            start=start,
+            commit_interval_ms=commit_interval_ms,
+            idle_timeout_ms=idle_timeout_ms,
+            isolation=isolation,
+        )
+        return GroupReader(self.name, topic, self._readers, options)
 
     def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> None:
         """Commit the next offset to read of each partition: {("orders", 0): 7}.

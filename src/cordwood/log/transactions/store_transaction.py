@@ -110,6 +110,7 @@ class Transaction:
 
     @property
     def transactional_id(self) -> str:
+        """The id that `Store.transaction` was called with."""
         return self._producer.transactional_id
 
     # --- in the transaction ------------------------------------------------------------------
