@@ -4,19 +4,23 @@ A reader that must not see aborted records finds here which producers' records t
 exists only if a transaction was aborted; for most segments it is missing.
 """
 
-from typing import Self
+from typing import Final, Self
 
 from cordwood.errors import FormatError
 from cordwood.format.index_entry import (
+    ABORTED_ENTRY,
     ABORTED_ENTRY_SIZE,
     AbortedTransaction,
     decode_aborted_transaction,
     encode_aborted_transaction,
 )
 from cordwood.quantities import INT32_MAX, Offset
+from cordwood.storage.entry_file import floor_slot
 from cordwood.storage.entry_index import EntryIndex
 from cordwood.storage.files import FileSystem
 from cordwood.value_class import dataclass
+
+_LAST_OFFSET: Final = 3  # its number among the fields of an entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +80,21 @@ class TransactionIndex(EntryIndex):
 
     def collect(self, *, fetch_start: Offset, upper_bound: Offset) -> AbortedTransactions:
         """The transactions that overlap `[fetch_start, upper_bound)`."""
+        entries = self._file.entries
         found = []
-        for transaction in self.entries():
-            if transaction.last_offset >= fetch_start and transaction.first_offset < upper_bound:
+        for slot in range(self._first_ending_at(fetch_start), len(entries) // ABORTED_ENTRY_SIZE):
+            transaction = decode_aborted_transaction(entries, slot * ABORTED_ENTRY_SIZE)
+            if transaction.first_offset < upper_bound:
                 found.append(transaction)
             # Everything below the last stable offset was decided by then, so a transaction that
             # aborts later starts at or after it.
             if transaction.last_stable_offset >= upper_bound:
                 return AbortedTransactions(transactions=found, is_complete=True)
         return AbortedTransactions(transactions=found, is_complete=False)
+
+    def _first_ending_at(self, offset: Offset) -> int:
+        """The first slot whose transaction ends at or after `offset`."""
+        return 1 + floor_slot(self._file.entries, ABORTED_ENTRY, _LAST_OFFSET, offset - 1)
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the entries whose last offset is at or after `offset`."""

@@ -163,7 +163,7 @@ class FetchPlan:
             self.is_urgent = True
         aborted = None
         if stable is not None:
-            aborted = _aborted(log, part.offset, stable) if records else ()
+            aborted = () if records is None else _aborted(log, part.offset, records, stable)
         view = log.view()  # once more: its marks must not lie behind the records
         self.parts.append(
             FetchedPart(
@@ -254,6 +254,7 @@ class FetchPlan:
                 max_bytes=max(limit, 0),
                 min_one_batch=not self.size,
                 stop=stable,
+                with_stop_offset=self._is_committed,
             )
         if found is not None:
             if found.base_offset > offset:
@@ -290,11 +291,14 @@ class FetchPlan:
         return found
 
 
-def _aborted(log: PartitionLog, start: int, stop: Offset) -> list[tuple[int, Offset]]:
+def _aborted(
+    log: PartitionLog, start: int, records: FileRange, stable: Offset
+) -> list[tuple[int, Offset]]:
     """Producer id and first offset of each aborted transaction with records in the range.
 
     In the order of first offsets: clients rely on it.
     """
+    stop = stable if records.stop_offset is None else min(records.stop_offset, stable)
     found = log.source.aborted_transactions(Offset(start), stop)
     pairs = ((transaction.producer_id, transaction.first_offset) for transaction in found)
     return sorted(pairs, key=lambda pair: pair[1])

@@ -3,24 +3,28 @@
 Usually only a few batch headers are read; see `batch_boundary`.
 """
 
-from cordwood.errors import CorruptSegmentError
+from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format.batch_header import HEADER_SIZE, decode_batch_header
 from cordwood.log.reading.batch_boundary import boundary_at
 from cordwood.log.reading.log_source import LogSource, open_view
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.files import File
 from cordwood.storage.readable_segment import ReadableSegment
-from cordwood.value_class import dataclass
+from cordwood.value_class import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRange:
-    """Whole batches in a file, for sendfile. Holds the file open."""
+    """Whole batches in a file, for sendfile. Holds the file open.
+
+    `stop_offset` is behind the last record, often not much; None if nobody asked for it.
+    """
 
     file: File
     position: FilePosition
     length: int
     base_offset: Offset
+    stop_offset: Offset | None = None
 
     @property
     def fd(self) -> int:
@@ -34,6 +38,7 @@ def read_range(
     max_bytes: int,
     min_one_batch: bool = True,
     stop: int | None = None,
+    with_stop_offset: bool = False,
 ) -> FileRange | None:
     """The batches from `offset` on, as far as one file holds them; None at the end.
 
@@ -54,7 +59,11 @@ def read_range(
                 index + 1 < len(view.segments) and view.segments[index + 1].base_offset <= end
             )
             limit = size if is_all_before else _end_of(segment, end, size, allows_gaps=allows_gaps)
-            return _range_of(segment, position, limit, max_bytes, min_one_batch)
+            found = _range_of(segment, position, limit, max_bytes, min_one_batch)
+            if found is None or not with_stop_offset:
+                return found
+            behind = view.segments[index + 1].base_offset if is_all_before else end
+            return replace(found, stop_offset=_stop_offset(segment, found, behind))
         index += 1
     return None
 
@@ -82,6 +91,15 @@ def _end_of(segment: ReadableSegment, stop: Offset, size: int, *, allows_gaps: b
     except CorruptSegmentError as error:
         return error.position  # the batch after `stop` may be half-written
     return size if at is None else at
+
+
+def _stop_offset(segment: ReadableSegment, found: FileRange, behind: Offset) -> Offset:
+    """An offset behind the records of a range: from the index, or where the segment ends."""
+    try:
+        indexed = segment.offset_index.upper_bound(found.position, found.length)
+    except (FormatError, OSError):
+        return behind  # derived: without the index, the answer is larger than it need be
+    return behind if indexed is None else min(Offset(indexed + 1), behind)
 
 
 def _range_of(
