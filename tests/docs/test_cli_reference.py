@@ -55,7 +55,7 @@ def test_every_option_and_argument_says_what_it_is_for(path: tuple[str, ...], co
 
 
 def test_every_command_that_works_on_data_takes_a_target_and_gives_json() -> None:
-    without_target = {"config show", "dump"}
+    without_target = {"cluster controllers", "cluster format", "config show", "dump"}
     without_json = {"console", "serve"}
 
     for path, command in COMMANDS:
