@@ -247,6 +247,7 @@ def test_a_lookup_ends_with_an_error_if_acknowledged_records_cannot_be_synced(
         assert produce(client, "slow", BATCH, acks=1).error_code == 0
         send_lookup(client, -1)
         gate.await_someone()
+        assert is_kept_waiting(client)
 
     assert found_offset(client)[0] == ErrorCode.kafka_storage_error
     slow.fs.syncs.error = None

@@ -10,12 +10,11 @@ others:
 
 import hmac
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Final
-
-from cordwood.value_class import dataclass
 
 BODY_BYTES_MAX: Final = 64 * 1024
 _SAFE: Final = frozenset({"GET", "HEAD"})

@@ -48,6 +48,13 @@ NOT_ON_THE_WIRE = {
     "ChangeTimeoutError",
     "DataLossError",
     "TableChangedError",
+    "RecordNotFoundError",  # the library's: on the wire, offsets without a record are skipped
+    # Between a broker, the controllers and other replicas: they end the broker or a fetch of its.
+    "ClusterError",
+    "ClusterMismatchError",
+    "MetadataLostError",
+    "RegistrationRefusedError",
+    "ReplicaMismatchError",
 }
 
 

@@ -154,6 +154,7 @@ def test_kafka_python_judges_most_apis() -> None:
         "BrokerHeartbeat",
         "BrokerRegistration",
         "FetchSnapshot",
+        "UnregisterBroker",
     }
 
 

@@ -105,6 +105,7 @@ def produced_parts(version: int) -> st.SearchStrategy[ProducedPart]:
         int64s,
         st.lists(st.tuples(int32s, texts), max_size=2),
         st.none() | texts,
+        st.none() | st.tuples(int32s, int32s),
     )
 
 

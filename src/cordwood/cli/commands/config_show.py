@@ -46,10 +46,13 @@ def show(
     from cordwood.settings import DEFAULT_SOURCE, flag_assignments, load_settings
 
     settings = load_settings(file=config_file, flags=list(flag_assignments(assignments or [])))
+    every = setting_rows(settings)
+    is_key = any(row["key"] == pattern for row in every)
     rows = [
         row
-        for row in setting_rows(settings)
-        if pattern in row["key"] and not (changed and row["source"] == DEFAULT_SOURCE)
+        for row in every
+        if (row["key"] == pattern if is_key else pattern in row["key"])
+        and not (changed and row["source"] == DEFAULT_SOURCE)
     ]
     output_for(as_json=as_json).table(_COLUMNS, rows)
     if pattern and not rows and not as_json:

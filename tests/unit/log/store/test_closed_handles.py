@@ -39,7 +39,7 @@ ALLOWED = {
     "check_current", "refresh", "choose_partition", "host", "is_here",
 }  # fmt: skip
 # Plans that only a store makes.
-INTERNAL = {"forecast_compaction"}
+INTERNAL = {"cleaned_up_to", "forecast_compaction"}
 
 
 def methods(handle: object) -> Iterator[tuple[str, Callable[..., object]]]:
