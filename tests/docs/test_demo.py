@@ -58,7 +58,7 @@ def commands_offered(output: str) -> list[list[str]]:
     """The suggested commands that end by themselves, as words."""
     offered = output.partition("What to try next")[2].splitlines()
     commands = [shlex.split(line.removeprefix(_COMMAND)) for line in offered if _COMMAND in line]
-    return [words for words in commands if "--at" in words]
+    return [words for words in commands if "--at" in words and "console" not in words]
 
 
 # One test, because otherwise each test process would run the demo again.
