@@ -410,3 +410,40 @@ def test_both_forms_offer_the_same_kernels() -> None:
 
     assert kernels
     assert [name for name in kernels if not hasattr(compiled, name)] == []
+
+
+# --- one record ------------------------------------------------------------------------------
+
+
+@given(
+    data=mutated() | sound_runs(),
+    first=st.integers(-1, 9),
+    last=st.integers(0, 12),
+    offset=st.integers(0, 12) | st.integers(0, INT64_MAX),
+)
+def test_the_batch_of_an_offset(data: bytes, first: int, last: int, offset: int) -> None:
+    agreed(lambda form: form.find_batch(data, 0, len(data), first, last, offset))
+
+
+@given(data=mutated() | sound_runs(), offset=st.integers(0, 12) | int64s)
+def test_the_record_of_an_offset(data: bytes, offset: int) -> None:
+    def call(form: Any) -> object:
+        row = array("q", bytes(8 * tables.RECORD_ROW))
+        code = form.find_record(data, 0, len(data), offset, row)
+        return code, row.tolist() if code == tables.RECORDS_OK else None
+
+    agreed(call)
+
+
+@given(
+    entries=st.lists(st.tuples(st.integers(0, 50), st.integers(0, INT32_MAX)), max_size=12),
+    wanted=st.integers(-1, 60) | int64s,
+)
+def test_the_entry_at_or_below_an_offset(entries: list[tuple[int, int]], wanted: int) -> None:
+    entries.sort()
+    data = b"".join(a.to_bytes(4, "big") + b.to_bytes(4, "big") for a, b in entries)
+
+    found = agreed(lambda form: form.floor_entry(data, wanted))
+
+    below = [entry for entry in entries if entry[0] <= wanted]
+    assert found == (below[-1] if below else (-1, 0))

@@ -236,6 +236,8 @@ def find_record(
         raise IndexError("range outside the data")
     count: cython.longlong = int32(data, start + 57)
     base_offset: cython.longlong = int64(data, start)
+    if base_offset < 0 or offset < base_offset:
+        return tables.TOO_FEW_RECORDS
     wanted: cython.longlong = offset - base_offset
     while index < count:
         size, body = varint(data, at, end)
