@@ -83,7 +83,7 @@ def create_venv() -> None:
 
 
 class Packages:
-    """The locked packages of `.venv`. Whoever has those for development has the others too."""
+    """The locked packages of `.venv`. Those for development include the others."""
 
     def __init__(self, environment: str) -> None:
         self._all = digest([LOCK], environment)

@@ -11,7 +11,7 @@ from cordwood.aio.append_dispatcher import AppendDispatcher
 from cordwood.aio.async_log import AsyncLog
 from cordwood.aio.blocking_calls import BlockingCalls
 from cordwood.format.record import Header
-from cordwood.log.reading.merged_logs import ReadOrder, TopicRecord
+from cordwood.log.reading.merged_logs import ReadOrder, TopicRecord, labelled
 from cordwood.log.rules.appended import Appended, AppendedMany
 from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation
 from cordwood.log.rules.topic_config import TopicConfig
@@ -117,9 +117,7 @@ class AsyncTopic:
         async def follow_one(number: int, first: int) -> None:
             try:
                 async for record in self.partition(number).follow(first, isolation=isolation):
-                    value, key, headers, timestamp_ms, offset = record
-                    at = -1 if timestamp_ms is None else timestamp_ms
-                    await held.put(TopicRecord(value, key, headers, at, offset, number))
+                    await held.put(labelled(record, number))
                 await held.put(None)
             except asyncio.CancelledError:
                 raise

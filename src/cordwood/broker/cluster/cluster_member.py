@@ -121,7 +121,7 @@ class ClusterMember:
     # --- life --------------------------------------------------------------------------------
 
     def start(self, groups: ShardOwner) -> None:
-        """The loops turn. `groups` is told what it coordinates."""
+        """Begin, once the loops run. `groups` learns what it coordinates."""
 
         def begin() -> None:
             self._replicas.start()

@@ -87,7 +87,7 @@ class ClientBatches:
         step, so a marker that comes in between cannot be missed.
 
         With `led_in` the batch is refused with a `NotLeaderError` unless this replica leads in that
-        epoch. Whoever waits for other replicas then knows which leadership the batch belongs to.
+        epoch. A caller that waits for other replicas then knows the leadership of the batch.
         """
         now_ms = self._clock.now_ms()
         checked = check_produced_batch(data, self._holder.config, now_ms=now_ms, is_brief=is_brief)

@@ -42,7 +42,7 @@ def read_merged(
     """All records that can be read now. Records of one log keep their order."""
     if order not in ("time", "partition"):
         raise ValueError(f"order must be 'time' or 'partition', not {order!r}")
-    streams = [_labelled(log.partition, log.read(isolation=isolation)) for log in logs]
+    streams = [_all_labelled(log.partition, log.read(isolation=isolation)) for log in logs]
     if order == "time":
         return merge(*streams, key=_time_of)
     return (record for stream in streams for record in stream)
@@ -78,7 +78,7 @@ def follow_merged(
             has_news = True
             new = follow_records(source, positions[index], 0, only_committed=only_committed)
             for record in new:
-                yield TopicRecord(*_dated(record), log.partition)
+                yield labelled(record, log.partition)
                 positions[index] = Offset(record.offset + 1)
             positions[index] = max(positions[index], end)
         if has_news:
@@ -95,13 +95,15 @@ def follow_merged(
         pause_s = min(pause_s * 2, _PAUSE_S_MAX)
 
 
-def _labelled(partition: int, records: Iterator[Record]) -> Iterator[TopicRecord]:
-    return (TopicRecord(*_dated(record), partition) for record in records)
-
-
-def _dated(record: Record) -> tuple[bytes | None, bytes | None, Sequence[Header], int, int]:
+def labelled(record: Record, partition: int) -> TopicRecord:
+    """The record with the partition that it was read from."""
     value, key, headers, timestamp_ms, offset = record
-    return value, key, headers, -1 if timestamp_ms is None else timestamp_ms, offset
+    at_ms = -1 if timestamp_ms is None else timestamp_ms
+    return TopicRecord(value, key, headers, at_ms, offset, partition)
+
+
+def _all_labelled(partition: int, records: Iterator[Record]) -> Iterator[TopicRecord]:
+    return (labelled(record, partition) for record in records)
 
 
 def _time_of(record: TopicRecord) -> int:

@@ -71,7 +71,7 @@ class Group:
         `start` says where a group begins in a topic that it never read: "start" or "end".
         Partitions that are added later are read from their start.
 
-        Readers of one group and topic in this process share the partitions; they share them anew
+        Readers of one group and topic in this process share the partitions; they share them again
         when a reader comes or goes, or partitions are added. Readers in several processes share
         them through a broker, as Kafka consumers.
         """

@@ -17,7 +17,7 @@ from uuid import UUID
 from cordwood.clock import Clock
 from cordwood.errors import ConfigError, LogClosedError, OffsetOutOfRangeError, TopicDeletedError
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.reading.merged_logs import TopicRecord
+from cordwood.log.reading.merged_logs import TopicRecord, labelled
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation, is_committed_only
 from cordwood.log.rules.lifetime import Lifetime
@@ -183,10 +183,9 @@ class GroupReader:
                 return
             stop = min(end, Offset(position.next + _TURN_OFFSETS_MAX))
             records = log.read(position.next, stop=stop, isolation=self._options.isolation)
-            for value, key, headers, timestamp_ms, offset in records:
-                position.next = Offset(offset + 1)
-                time_ms = -1 if timestamp_ms is None else timestamp_ms
-                yield TopicRecord(value, key, headers, time_ms, offset, number)
+            for record in records:
+                position.next = Offset(record.offset + 1)
+                yield labelled(record, number)
                 position.handled = position.next
                 if self._clock.monotonic() >= self._commit_at_s:
                     self._commit_handled()
