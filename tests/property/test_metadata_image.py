@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from cordwood.cluster.image.image_builder import ImageBuilder
 from cordwood.cluster.image.metadata_image import NO_METADATA, MetadataImage
-from cordwood.cluster.image.metadata_record import decode_record, encode_record
+from cordwood.cluster.image.metadata_record import (
+    MetadataRecord,
+    decode_record,
+    encode_record,
+)
 from cordwood.cluster.image.record_schemas import RECORD_SCHEMAS, RecordType
 from cordwood.errors import FormatError
 from cordwood.protocol.message_schema import structure_schema
@@ -114,16 +118,13 @@ def test_a_damaged_record_is_a_record_or_a_format_error(
 def test_portions_give_the_same_image_as_one_run_and_changes_name_every_difference(
     records: list[tuple[RecordType, dict[str, Any]]], portions: list[int]
 ) -> None:
+    fitting = _fitting([decode_record(encode_record(kind, 0, fields)) for kind, fields in records])
     whole, parts = ImageBuilder(NO_METADATA), ImageBuilder(NO_METADATA)
-    accepted = 0
     before = NO_METADATA
     changes = []
-    for kind, fields in records:
-        record = decode_record(encode_record(kind, 0, fields))
-        try:
-            whole.apply(record)
-        except FormatError:
-            break  # no builder goes on after that
+    accepted = 0
+    for record in fitting:
+        whole.apply(record)
         parts.apply(record)
         accepted += 1
         if accepted % portions[accepted % len(portions)] == 0:
@@ -139,6 +140,17 @@ def test_portions_give_the_same_image_as_one_run_and_changes_name_every_differen
             | {("broker", node_id) for node_id in change.brokers}
         )
         before = change.new
+
+
+def _fitting(records: list[MetadataRecord]) -> list[MetadataRecord]:
+    """Those before the first that does not fit: no builder may be used after that one."""
+    builder = ImageBuilder(NO_METADATA)
+    for index, record in enumerate(records):
+        try:
+            builder.apply(record)
+        except FormatError:
+            return records[:index]
+    return records
 
 
 def _differences(old: MetadataImage, new: MetadataImage) -> set[tuple[str, Any]]:

@@ -16,8 +16,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+_LATE_MARKERS_S: Final = 0.05
+
 
 def _set(owner: object, name: str, value: object) -> None:
+    assert hasattr(owner, name), f"{owner} has no {name}: the bug would not be there"
     setattr(owner, name, value)
 
 
@@ -27,12 +30,18 @@ def plant(name: str) -> None:
 
 
 def _unsynced_decision() -> None:
-    """The sync that the journal asks for does not happen; the housekeeping syncs much later."""
+    """The sync that the journal asks for does not happen; the housekeeping syncs much later.
+
+    Markers that are on the disk would save the transaction. They come late here, so that a kill
+    finds the time between an answer and its markers.
+    """
     from cordwood.log.partition.promises import Promises
+    from cordwood.log.transactions.marker_writer import MarkerWriter
     from cordwood.log.transactions.transaction_journal import TransactionJournal
     from cordwood.log.transactions.transaction_topic import TransactionTopic
 
     write, await_kept = TransactionJournal._write, Promises.await_kept
+    write_markers = MarkerWriter._write_all
     of_thread = threading.local()
 
     def without_sync(self: TransactionJournal, *arguments: Any) -> None:
@@ -46,15 +55,20 @@ def _unsynced_decision() -> None:
         if not getattr(of_thread, "is_writing", False):
             await_kept(self, end)
 
+    def late(self: MarkerWriter, *arguments: Any) -> Any:
+        time.sleep(_LATE_MARKERS_S)
+        return write_markers(self, *arguments)
+
     _set(TransactionJournal, "_write", without_sync)
+    _set(MarkerWriter, "_write_all", late)
     _set(Promises, "await_kept", skipping)
     _set(TransactionTopic, "request_sync", lambda self: None)
 
 
 def _unsynced_markers() -> None:
-    from cordwood.log.transactions.marker_writer import MarkerWriter
+    from cordwood.log.transactions.log_syncs import LogSyncs
 
-    _set(MarkerWriter, "_sync", lambda self, ends: {})
+    _set(LogSyncs, "await_kept", lambda self, ends: {})
 
 
 def _lost_offsets() -> None:
