@@ -178,8 +178,8 @@ class ArrowObjects:
         with self._at(key, "asking for the checksum of") as (fs, path):
             opened: Any = fs.open_input_file(path)
             with opened:
-                found: dict[bytes, bytes] = opened.metadata() or {}
-        tag = found.get(b"ETag", b"").decode("ascii", "replace").strip('"')
+                found: dict[str, bytes] = opened.metadata() or {}
+        tag = found.get("ETag", b"").decode("ascii", "replace").strip('"')
         return tag or None
 
     def distrust_checksums(self) -> None:

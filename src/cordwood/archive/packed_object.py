@@ -49,7 +49,8 @@ class PackedObject:
 
     def ensure(self, file: ArchivedFile, path: str, holder: Holder) -> None:
         """Bring a packed file to `path`. Raises `StorageError` if it is damaged."""
-        if file.kind is FileKind.INDEX and not self._cache.has(path):
+        has_sums = self._copy.sums is not None
+        if has_sums and file.kind is FileKind.INDEX and not self._cache.has(path):
             self._ensure_sums(holder)
         self._cache.ensure_part(
             self._part(path, file.size, file.sha256), lambda: self._read(file), holder
