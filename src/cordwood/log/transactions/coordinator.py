@@ -33,6 +33,7 @@ from cordwood.log.transactions.marker_writer import MarkerWriter
 from cordwood.log.transactions.reconciliation import OpenTransaction
 from cordwood.log.transactions.transaction_entry import Outcome
 from cordwood.log.transactions.transaction_journal import TransactionJournal
+from cordwood.log.transactions.transaction_machine import Refusal
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 from cordwood.log.transactions.transaction_recovery import admit_log, recover_transactions
 from cordwood.log.transactions.transaction_requests import TransactionRequests
@@ -83,6 +84,22 @@ class TransactionCoordinator(TransactionRequests):
     def all(self) -> list[TransactionMetadata]:
         """The state of all ids, in order."""
         return self._table.all()
+
+    def refusal(self, transactional_id: str) -> Refusal | None:
+        """Never one: a store that is alone coordinates all ids."""
+        return None
+
+    @property
+    def is_loading(self) -> bool:
+        return False  # it was loaded before anyone could ask
+
+    @property
+    def unwritten_count(self) -> int:
+        return self.markers.unwritten_count
+
+    @property
+    def failure_count(self) -> int:
+        return self.markers.failure_count
 
     @contextmanager
     def still(self) -> Iterator[None]:

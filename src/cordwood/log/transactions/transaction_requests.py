@@ -6,7 +6,7 @@ has one for each partition of the topic that it leads.
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Final, Protocol
 
 from cordwood.clock import Clock
 from cordwood.format.transaction_records import TopicPartition
@@ -32,6 +32,37 @@ from cordwood.log.transactions.transaction_metadata import (
 from cordwood.quantities import ProducerId, TimestampMs
 
 WAIT_S: Final = 30.0  # clients give up a request after 30 s or more
+
+
+class CoordinatedTransactions(Protocol):
+    """The transactional ids that are coordinated here. Any thread may look."""
+
+    def find(self, transactional_id: str) -> TransactionMetadata | None:
+        """The state of an id. A prepared transaction has only the partitions without a marker."""
+        ...
+
+    def all(self) -> list[TransactionMetadata]:
+        """The state of all ids, in order."""
+        ...
+
+    def refusal(self, transactional_id: str) -> Refusal | None:
+        """Why this broker does not coordinate an id; None if it does."""
+        ...
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether ids are missing in `all` that are about to be there."""
+        ...
+
+    @property
+    def unwritten_count(self) -> int:
+        """Partitions that have no marker yet because the last try failed."""
+        ...
+
+    @property
+    def failure_count(self) -> int:
+        """Tries to write a marker that failed, since the start."""
+        ...
 
 
 class TransactionRequests:
@@ -86,14 +117,19 @@ class TransactionRequests:
         *,
         client_version: int,
         done: Done,
+        is_brief: bool = False,
     ) -> None:
-        """Make partitions part of the transaction, which begins if it has not."""
+        """Make partitions part of the transaction, which begins if it has not.
+
+        If it `is_brief`, it is refused while a transaction is being completed, and does not wait.
+        """
         self._ask(
             transactional_id,
             lambda current, now_ms, _: decide_add(
                 current, producer, partitions, client_version=client_version, now_ms=now_ms
             ),
             done,
+            is_brief=is_brief,
         )
 
     def begin_append(

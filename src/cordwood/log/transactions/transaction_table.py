@@ -91,6 +91,10 @@ class TransactionTable(Generic[Work]):
         """While it is held, nothing is decided, and nobody gets a lease."""
         return self._lock
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed is not None
+
     # --- looking -----------------------------------------------------------------------------
 
     def find(self, transactional_id: str) -> TransactionMetadata | None:
