@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -118,10 +118,13 @@ def coordinator_of(address: str, transactional_id: str) -> int:
         time.sleep(0.05)
 
 
-def id_coordinated_by(address: str, node_id: int, others: Sequence[str] = ()) -> str:
+def id_coordinated_by(address: str, node_id: int, prefix: str = "id") -> str:
     """A transactional id whose coordinator is a certain broker."""
+    coordinator_of(address, prefix)  # the topic exists after it
+    admin = AdminClient({"bootstrap.servers": address})
+    partitions = admin.list_topics(STATE_TOPIC, timeout=10).topics[STATE_TOPIC].partitions
     for number in range(1000):
-        name = f"id-{number}"
-        if name not in others and coordinator_of(address, name) == node_id:
+        name = f"{prefix}-{number}"
+        if partitions[transaction_partition(name, len(partitions))].leader == node_id:
             return name
     raise AssertionError(f"broker {node_id} coordinates nothing")
