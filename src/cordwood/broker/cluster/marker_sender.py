@@ -128,16 +128,27 @@ class MarkerSender:
             self._route([_Task(table, each, marker, now_s) for marker in each.wanted])
 
     def look_again(self) -> None:
-        """Send what waits for an answer of a broker that does not lead any more. Now and then."""
-        for node_id, tasks in list(self._under_way.items()):
-            moved = [
-                task
-                for task in tasks
-                if not task.is_done
-                and task.node == node_id
-                and self._lookup.leader_of(task.marker.place) not in (node_id, None)
-            ]
-            self._route(moved)
+        """Send what waits for a broker that does not lead any more to the one that does.
+
+        To be called now and then: the broker may be silent for as long as a request may take.
+        """
+        moved: list[_Task] = []
+        for node_id in list(self._under_way):
+            waiting = self._waiting.pop(node_id, [])
+            stays: list[_Task] = []
+            for task in waiting:
+                (moved if self._has_moved(task, node_id) else stays).append(task)
+            if stays:
+                self._waiting[node_id] = stays
+            moved += (t for t in self._under_way[node_id] if self._has_moved(t, node_id))
+        self._route(moved)
+
+    def _has_moved(self, task: _Task, node_id: int) -> bool:
+        return (
+            not task.is_done
+            and task.node == node_id
+            and self._lookup.leader_of(task.marker.place) not in (node_id, None)
+        )
 
     # --- routes ------------------------------------------------------------------------------
 

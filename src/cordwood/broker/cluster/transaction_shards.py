@@ -250,11 +250,13 @@ class TransactionShards(TransactionRequests):
             found.proceed([ask])
 
     def _table_of(self, transactional_id: str) -> "TransactionTable[ShardWork] | Refusal":
-        count = self._partitions.count()
-        if count is None or self._is_closed:
+        if self._is_closed:
             return Refusal.COORDINATOR_NOT_AVAILABLE
+        count = self._partitions.count()
+        if count is None or self._partitions.is_fenced:
+            return Refusal.NOT_COORDINATOR
         shard = self._shards.get(transaction_partition(transactional_id, count))
-        if shard is None or self._partitions.is_fenced:
+        if shard is None:
             return Refusal.NOT_COORDINATOR
         return shard.table or Refusal.COORDINATOR_LOAD_IN_PROGRESS
 

@@ -204,14 +204,15 @@ def test_a_broker_that_cannot_be_reached_is_tried_again_and_pauses_grow() -> Non
 def test_a_request_to_a_broker_that_hangs_does_not_hold_up_its_markers() -> None:
     bench = Bench()
     bench.end(A)
+    bench.end(B, producer=8)  # waits for the answer to the first one
 
-    bench.leaders[A] = THREE  # elected while broker 2 is silent
+    bench.leaders[A] = bench.leaders[B] = THREE  # elected while broker 2 is silent
     bench.sender.look_again()
     bench.scheduler.run_ready()
-    bench.answer()
 
-    assert bench.asked() == (THREE, {7: {A}})
-    assert bench.marked_places == [A]
+    assert bench.asked() == (THREE, {7: {A}, 8: {B}})
+    bench.answer()
+    assert bench.marked_places == [B, A]
     bench.sent[0][1].when_done(BrokerUnreachableError("broker 2", "no answer in time"))
     bench.scheduler.advance(5)
     assert len(bench.sent) == 2
