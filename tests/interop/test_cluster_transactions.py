@@ -55,12 +55,11 @@ def cluster(
 @pytest.fixture
 def members(cluster: list[CordwoodMember]) -> list[CordwoodMember]:
     """All three run, and lead what they should, also after a test that killed one."""
-    dead = [member for member in cluster if member.process is None]
-    for member in dead:
-        member.launch()
-        member.wait_until("is running")
-    if dead:
-        lead_as_preferred(bootstrap(*cluster))
+    for member in cluster:
+        if member.process is None:
+            member.launch()
+            member.wait_until("is running")
+    lead_as_preferred(bootstrap(*cluster))
     return cluster
 
 
@@ -78,7 +77,8 @@ def lead_as_preferred(address: str) -> None:
             break
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    admin.elect_leaders(ElectionType.PREFERRED, None).result(30)
+    if any(partition.leader != partition.replicas[0] for partition in partitions):
+        admin.elect_leaders(ElectionType.PREFERRED, None).result(30)
 
 
 def by_id(members: list[CordwoodMember], node_id: int) -> CordwoodMember:

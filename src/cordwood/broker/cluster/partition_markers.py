@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from cordwood.broker.error_codes import error_code
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.scheduler import Scheduler
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.clock import Clock
 from cordwood.errors import CordwoodError
@@ -76,7 +76,7 @@ class PartitionMarkers:
         table: PartitionTable,
         offsets: CommittedOffsets,
         *,
-        data: EventLoop,
+        data: Scheduler,
         request_sync: Callable[[PartitionLog], None],
         clock: Clock,
     ) -> None:

@@ -64,7 +64,7 @@ class Member:
         self.refused: Refusal | None = None
         self.markers: list[WantedMarker] = []
         self.marker_code: ErrorCode | None = ErrorCode.none
-        self.waiting_markers: list[Callable[[ErrorCode], None]] = []
+        self.waiting_markers: list[Callable[[ErrorCode], object]] = []
         self.ids = iter(range(1000, 2000))
         sender = MarkerSender(
             self.scheduler,

@@ -12,7 +12,7 @@ from cordwood.log.partition.client_batches import TransactionRules
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.partition.replica_role import AMONG_OTHERS
 from cordwood.log.rules.producer_state import MarkerFacts, VerificationGuard
-from cordwood.quantities import LeaderEpoch, Offset, ProducerId
+from cordwood.quantities import LeaderEpoch, Offset, ProducerId, TimestampMs
 from fakes.client_batches import NOW, client_batch, marker_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
@@ -64,7 +64,7 @@ def marker(producer: ProducerId, *, epoch: int = 0, is_abort: bool = False) -> M
         producer_epoch=epoch,
         coordinator_epoch=3,
         offset=Offset(0),
-        timestamp=NOW,
+        timestamp=TimestampMs(NOW),
         is_abort=is_abort,
     )
 
@@ -189,7 +189,7 @@ def test_offsets_of_a_group_need_their_guard_too() -> None:
     log.replica.lead(ONE)
     guard = log.producers.guard(ALICE, 0, bumps_epochs=False)
     batch = client_batch(b"a", producer_id=ALICE, transactional=True)
-    unplaced = UnplacedBatch(len(batch), 1, NOW, ALICE, 0, -1, True)
+    unplaced = UnplacedBatch(len(batch), 1, TimestampMs(NOW), ALICE, 0, -1, True)
     log.batches.append_of_coordinator(batch, unplaced, wait=False, led_in=ONE, guard=guard)
     log.batches.end_transaction(marker(ALICE), wait=False, led_in=ONE)
 
