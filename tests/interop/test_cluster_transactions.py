@@ -13,14 +13,20 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from confluent_kafka import Consumer, ElectionType, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 import cordwood
 from cordwood.format.groups.group_offsets import group_partition
 from cordwood.log.transactions.transaction_topic import read_transactions
 from interop.cluster_members import CordwoodMember
-from interop.cluster_records import await_in_sync, bootstrap, create, leader_of, produce
+from interop.cluster_records import (
+    await_in_sync,
+    bootstrap,
+    create,
+    lead_as_preferred,
+    leader_of,
+    produce,
+)
 from interop.kafka_peer import KafkaTools
 from interop.kraft_controllers import KraftControllers
 from interop.transactional_records import (
@@ -61,24 +67,6 @@ def members(cluster: list[CordwoodMember]) -> list[CordwoodMember]:
             member.wait_until("is running")
     lead_as_preferred(bootstrap(*cluster))
     return cluster
-
-
-def lead_as_preferred(address: str) -> None:
-    """Wait until all replicas are in sync, and have the preferred ones lead."""
-    admin = AdminClient({"bootstrap.servers": address})
-    deadline = time.monotonic() + 60
-    while True:
-        partitions = [
-            partition
-            for topic in admin.list_topics(timeout=20).topics.values()
-            for partition in topic.partitions.values()
-        ]
-        if all(len(partition.isrs) == len(partition.replicas) for partition in partitions):
-            break
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    if any(partition.leader != partition.replicas[0] for partition in partitions):
-        admin.elect_leaders(ElectionType.PREFERRED, None).result(30)
 
 
 def by_id(members: list[CordwoodMember], node_id: int) -> CordwoodMember:

@@ -13,10 +13,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.format.groups.group_offsets import group_partition
 from interop.cluster_members import CordwoodMember, KafkaMember
-from interop.cluster_records import await_in_sync, leader_of
+from interop.cluster_records import await_in_sync, lead_as_preferred, leader_of
 from interop.kafka_peer import KafkaTools
 from interop.kraft_controllers import KraftControllers
 from interop.transactional_records import (
+    coordinator_of,
     id_coordinated_by,
     producer_of,
     read_committed,
@@ -26,31 +27,40 @@ from interop.transactional_records import (
 )
 
 OURS, THEIRS = 1, 101
-ALONE = {
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
+BOTH = {
+    "offsets.topic.replication.factor": "2",
+    "transaction.state.log.replication.factor": "2",
     "transaction.state.log.min.isr": "1",
 }
 
 
 @pytest.fixture(scope="module")
-def address(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def members(
+    kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[CordwoodMember, KafkaMember]]:
     """A broker of ours and one of Kafka's, which both coordinate transactions and groups."""
     place = tmp_path_factory.mktemp("mixed-transactions")
     with ExitStack() as running:
         controllers = running.enter_context(KraftControllers(kafka, place / "controllers"))
         ours = running.enter_context(
-            CordwoodMember(controllers, place / "ours", node_id=OURS, properties=ALONE)
+            CordwoodMember(controllers, place / "ours", node_id=OURS, properties=BOTH)
         )
         theirs = running.enter_context(
-            KafkaMember(kafka, controllers, place / "theirs", node_id=THEIRS, properties=ALONE)
+            KafkaMember(kafka, controllers, place / "theirs", node_id=THEIRS, properties=BOTH)
         )
         address = f"{ours.address},{theirs.address}"
         producer_of(address, "warm-up")
         consumer = Consumer({"bootstrap.servers": address, "group.id": "warm-up"})
         consumer.committed([TopicPartition("nothing", 0)], 30)
         consumer.close()
-        yield address
+        lead_as_preferred(address)
+        yield ours, theirs
+
+
+@pytest.fixture
+def address(members: tuple[CordwoodMember, KafkaMember]) -> str:
+    ours, theirs = members
+    return f"{ours.address},{theirs.address}"
 
 
 def create(address: str, name: str) -> None:
@@ -132,6 +142,33 @@ def test_offsets_of_groups_of_both_kinds_count_with_the_transaction(
 
     expected = [b"5", b"5", b"7", b"7"]
     assert read_committed(address, topic, 4, partitions=2, quiet_s=1) == expected
+
+
+def test_a_transaction_moves_between_coordinators_of_both_kinds(
+    members: tuple[CordwoodMember, KafkaMember], address: str
+) -> None:
+    ours, _ = members
+    create(address, "moved")
+    name = id_coordinated_by(address, OURS, "moved")
+    producer = producer_of(address, name)
+    producer.begin_transaction()
+    send(producer, "moved", [b"a", b"b"], partitions=2)
+
+    ours.stop()  # Kafka's broker takes over what we began
+    retried(lambda: producer.commit_transaction(20))
+    during = coordinator_of(address, name)
+    producer.begin_transaction()
+    send(producer, "moved", [b"c", b"d"], partitions=2)
+    ours.launch()
+    ours.wait_until("is running")
+    lead_as_preferred(address)  # and gives it back, while another one is open
+    retried(lambda: producer.commit_transaction(20))
+    transact(producer, "moved", [b"x", b"y"], partitions=2, is_commit=False)
+
+    assert during == THEIRS
+    assert coordinator_of(address, name) == OURS
+    values = [b"a", b"b", b"c", b"d"]
+    assert read_committed(address, "moved", 4, partitions=2, quiet_s=1) == values
 
 
 def group_leader(address: str, group: str) -> int:
