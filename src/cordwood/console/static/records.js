@@ -45,6 +45,19 @@ function nothing(text, className) {
   return made;
 }
 
+/** Why a stream was refused: its events do not say so. */
+async function explain(address) {
+  const stop = new AbortController();
+  try {
+    const answer = await fetch(address, { signal: stop.signal });
+    return answer.ok ? "Interrupted. Try again." : (await answer.json()).error;
+  } catch {
+    return "The console does not answer.";
+  } finally {
+    stop.abort();
+  }
+}
+
 class Tail {
   constructor(section) {
     this.address = new URL(section.dataset.address, location.href);
@@ -61,19 +74,49 @@ class Tail {
 
   start() {
     document.body.setAttribute("data-still", "");
-    const address = new URL(this.address);
-    if (this.positions) address.searchParams.set("positions", this.positions);
-    this.stream = new EventSource(address);
-    this.stream.addEventListener("open", () => this.tell("Following."));
-    this.stream.addEventListener("records", (event) => this.take(JSON.parse(event.data)));
-    this.stream.addEventListener("problem", (event) => this.tell(JSON.parse(event.data).text));
-    this.stream.onerror = () => this.tell("The console does not answer; trying again.");
+    this.isWanted = true;
+    this.connect();
     this.startButton.hidden = true;
     this.pauseButton.hidden = false;
     this.pauseButton.focus();
   }
 
+  connect() {
+    this.stream?.close();
+    const address = new URL(this.address);
+    if (this.positions) address.searchParams.set("positions", this.positions);
+    this.stream = new EventSource(address);
+    this.stream.addEventListener("ready", (event) => this.ready(JSON.parse(event.data)));
+    this.stream.addEventListener("records", (event) => this.take(JSON.parse(event.data)));
+    this.stream.addEventListener("problem", (event) => this.tell(JSON.parse(event.data).text));
+    this.stream.onerror = () => this.failed(address);
+  }
+
+  ready(state) {
+    this.positions = state.positions;
+    this.tell("Following.");
+  }
+
+  /** A browser connects again by itself if the console went away, but not if it refused. */
+  failed(address) {
+    const isOver = this.stream.readyState === EventSource.CLOSED;
+    this.tell("The console does not answer; trying again.");
+    if (!isOver) return;
+    explain(address).then((text) => {
+      this.pause();
+      this.tell(text);
+    });
+  }
+
+  /** A browser has few connections to one server; tabs that nobody sees leave them to others. */
+  hide(isHidden) {
+    if (!this.isWanted) return;
+    if (isHidden) this.stream?.close();
+    else this.connect();
+  }
+
   pause() {
+    this.isWanted = false;
     this.stream?.close();
     this.tell("Paused.");
     this.startButton.textContent = "▶ Continue";
@@ -108,7 +151,7 @@ class Find {
     this.stream.addEventListener("hit", (event) => body.append(rowOf(JSON.parse(event.data))));
     this.stream.addEventListener("progress", (event) => this.progress(JSON.parse(event.data)));
     this.stream.addEventListener("problem", (event) => this.end(JSON.parse(event.data).text));
-    this.stream.onerror = () => this.end("The search was interrupted.");
+    this.stream.onerror = () => this.failed(section.dataset.address);
     this.stop.addEventListener("click", () => this.end(`Stopped. ${this.last ?? ""}`));
   }
 
@@ -124,6 +167,12 @@ class Find {
       const ends = { done: "Everything was searched:", cancelled: "Cancelled:", "time is up": "Stopped after five minutes:" };
       this.end(`${ends[state.end] ?? "Stopped, because " + state.end + ":"} ${this.last}`);
     }
+  }
+
+  failed(address) {
+    const isRefused = this.stream.readyState === EventSource.CLOSED;
+    this.end("The search was interrupted.");
+    if (isRefused) explain(address).then((text) => this.end(text));
   }
 
   end(text) {
@@ -147,6 +196,9 @@ function followChoice() {
 
 followChoice();
 const tail = document.getElementById("tail");
-if (tail) new Tail(tail);
+if (tail) {
+  const followed = new Tail(tail);
+  document.addEventListener("visibilitychange", () => followed.hide(document.hidden));
+}
 const find = document.getElementById("find");
 if (find) new Find(find);
