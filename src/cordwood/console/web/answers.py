@@ -100,11 +100,11 @@ class Answers:
             "interval_ms": int(config.interval_s * 1000),
             "has_files": self._console.opened is not None,
             "has_broker": self._console.access is not None,
-            "navigation": self._navigation(viewer),
+            "navigation": self._navigation(),
             "target": self._target(viewer),
         }
 
-    def _navigation(self, viewer: Viewer | None) -> list[PageSpec]:
+    def _navigation(self) -> list[PageSpec]:
         by_path = {spec.path: spec for spec in PAGES}
         specs = [by_path[path] for path in NAVIGATION]
         return [spec for spec in specs if self._is_possible(spec.needs)]
@@ -113,7 +113,15 @@ class Answers:
         return {
             "files": self._console.opened is not None,
             "broker": self._console.access is not None,
+            "cluster": self._has_replicas(),
         }.get(needs, True)
+
+    def _has_replicas(self) -> bool:
+        """A single broker has no replicas. Without a user of its own, the console cannot know."""
+        if not self._console.config.has_own_access:
+            return self._console.access is not None
+        newest = self._console.keeper.newest
+        return newest is not None and newest.replicas is not None
 
     def _target(self, viewer: Viewer | None) -> str:
         """What the console looks at. Paths are for viewers who may see the whole cluster."""
