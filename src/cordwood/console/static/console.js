@@ -113,6 +113,8 @@ function reachWideTables() {
   }
 }
 
+// On a narrow screen the pages are a row that can be scrolled.
+document.querySelector(".side a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 reachWideTables();
 addEventListener("resize", reachWideTables);
 document.addEventListener("cordwood:replaced", reachWideTables);

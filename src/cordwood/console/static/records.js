@@ -27,16 +27,29 @@ function rowOf(record) {
   link.href = `/topics/${topic}/messages/${Number(record.partition)}/${Number(record.offset)}`;
   head.append(link);
   row.append(head, cell("td", record.time, "when"));
-  row.append(record.key === null ? nothing("no key", "key") : cell("td", record.key, "key"));
+  row.append(record.key === null ? nothing("no key", "key") : cut("key", record.key));
   if (record.value === null) {
     row.append(nothing("tombstone", "value"));
   } else {
-    const value = cell("td", "", "value");
-    value.append(cell("span", record.kind, "kind"), document.createTextNode(record.value));
+    const value = cut("value", "");
+    value.firstChild.append(cell("span", record.kind, "kind"), document.createTextNode(record.value));
     row.append(value);
   }
   row.append(cell("td", record.header_count || "", "number"), cell("td", size(record.size), "number"));
   return row;
+}
+
+/** A cell that shows a few lines of a long text. */
+function cut(className, text) {
+  const made = cell("td", "", className);
+  made.append(cell("span", text, "cut"));
+  return made;
+}
+
+/** The table appears with its first row. */
+function showTable() {
+  body.closest(".scroll").classList.remove("without-rows");
+  document.querySelector("main > .empty")?.remove();
 }
 
 function nothing(text, className) {
@@ -129,6 +142,7 @@ class Tail {
     this.positions = step.positions;
     this.shown += step.rows.length;
     this.dropped += step.dropped;
+    showTable();
     body.prepend(...step.rows.map(rowOf).reverse());
     while (body.rows.length > ROWS_MAX) body.deleteRow(-1);
     this.tell("Following.");
@@ -148,11 +162,16 @@ class Find {
     this.text = section.querySelector("#find-text");
     this.stop = section.querySelector("#find-stop");
     this.stream = new EventSource(section.dataset.address);
-    this.stream.addEventListener("hit", (event) => body.append(rowOf(JSON.parse(event.data))));
+    this.stream.addEventListener("hit", (event) => this.take(JSON.parse(event.data)));
     this.stream.addEventListener("progress", (event) => this.progress(JSON.parse(event.data)));
     this.stream.addEventListener("problem", (event) => this.end(JSON.parse(event.data).text));
     this.stream.onerror = () => this.failed(section.dataset.address);
     this.stop.addEventListener("click", () => this.end(`Stopped. ${this.last ?? ""}`));
+  }
+
+  take(hit) {
+    showTable();
+    body.append(rowOf(hit));
   }
 
   progress(state) {
