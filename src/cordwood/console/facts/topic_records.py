@@ -57,9 +57,7 @@ class TopicRecords(Protocol):
         self, partition: int, start: int, stop: int, columns: tuple[str, ...]
     ) -> Iterator[pa.RecordBatch]: ...
 
-    def history(
-        self, key: bytes, seconds_max: float | None = None
-    ) -> Iterator[tuple[int, Record]]:
+    def history(self, key: bytes, seconds_max: float | None = None) -> Iterator[tuple[int, Record]]:
         """The records of a key, oldest first, with their partitions.
 
         Raises `TimeoutError` if it must read a whole partition and that takes longer.
@@ -111,9 +109,7 @@ class DirectoryRecords:
         log = self._topic.partition(partition)
         return log.scan(max(start, log.start_offset), stop, columns=columns)
 
-    def history(
-        self, key: bytes, seconds_max: float | None = None
-    ) -> Iterator[tuple[int, Record]]:
+    def history(self, key: bytes, seconds_max: float | None = None) -> Iterator[tuple[int, Record]]:
         """Looks into the partition that the key hashes to first, then into the others."""
         count = self._topic.partition_count
         home = partition_for(key, count)
@@ -175,9 +171,7 @@ class BrokerRecords:
                 yield from collected.add(run)
         yield from collected.take()
 
-    def history(
-        self, key: bytes, seconds_max: float | None = None
-    ) -> Iterator[tuple[int, Record]]:
+    def history(self, key: bytes, seconds_max: float | None = None) -> Iterator[tuple[int, Record]]:
         """Reads the partition that the key hashes to: a broker cannot search for a key."""
         extents = self.extents()
         number = partition_for(key, len(extents))

@@ -2,13 +2,13 @@
 
 import csv
 import io
-import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from cordwood.console.facts.topic_records import TopicRecords
 from cordwood.console.finding.query_syntax import QuerySyntaxError, parse_query
 from cordwood.console.finding.search_run import Hit, search
+from cordwood.console.pages.json_values import json_text
 from cordwood.console.pages.message_pages import (
     FROM,
     decoders_of,
@@ -139,7 +139,7 @@ def _json_lines(rows: Iterable[dict[str, object] | None]) -> Iterator[bytes]:
         if row is None:
             yield b""
         else:
-            yield json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n"
+            yield json_text(row) + b"\n"
 
 
 def _csv_lines(rows: Iterable[dict[str, object] | None]) -> Iterator[bytes]:
@@ -153,13 +153,13 @@ def csv_line(cells: Iterable[object]) -> bytes:
     """One line. A text that a spreadsheet would take for a formula gets an apostrophe before it."""
     buffer = io.StringIO()
     csv.writer(buffer).writerow([_cell(cell) for cell in cells])
-    return buffer.getvalue().encode()
+    return buffer.getvalue().encode(errors="backslashreplace")
 
 
 def _cell(cell: object) -> object:
     if cell is None or isinstance(cell, (int, float)):
         return cell
-    text = cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False, default=str)
+    text = cell if isinstance(cell, str) else json_text(cell).decode()
     return f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t", "\r"} else text
 
 

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from cordwood.console.pages import exports
 from cordwood.console.pages.failures import Failure
-from cordwood.console.pages.json_values import as_json
+from cordwood.console.pages.json_values import as_json, json_text
 from cordwood.console.pages.open_api import api_path, open_api
 from cordwood.console.pages.page import PageSpec
 from cordwood.console.pages.page_list import PAGES
@@ -63,7 +63,8 @@ class PageRoutes:
     def _json(self, spec: PageSpec) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
             try:
-                return JSONResponse(as_json(spec.view(self._requests.asked(request))))
+                view = as_json(spec.view(self._requests.asked(request)))
+                return Response(json_text(view), media_type="application/json")
             except Exception as error:
                 return self._answers.failed_json(error)
 
