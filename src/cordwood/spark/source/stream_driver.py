@@ -296,7 +296,11 @@ class StreamDriver:
 
     def _finish_if_frozen(self) -> None:
         """Close the source. The query's process may end right after this call."""
-        if self._frozen is not None and self._progress is not None:
+        if self._frozen is None:
+            return
+        if self._tracer is not None:
+            self._tracer.end()
+        if self._progress is not None:
             self._progress.flush()
 
 
