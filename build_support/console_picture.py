@@ -1,7 +1,7 @@
 """Draw docs/images/console-segments.gif: the page of segments while a log grows and is cut.
 
-``build_support/console_picture.py``           writes the picture
-``build_support/console_picture.py FILE``      writes it elsewhere
+``python build_support/console_picture.py``        writes the picture
+``python build_support/console_picture.py FILE``   writes it elsewhere
 
 The pictures are those of the real page, in Chromium, over a real store: records are appended, a
 group reads them, and retention deletes what is too much. Needs the packages of requirements/dev.txt
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import FloatRect, Page, sync_playwright
 
 import cordwood
 from cordwood.console.console_config import ConsoleConfig
@@ -40,8 +40,8 @@ FRAMES: Final = 36
 FRAME_MS: Final = 350
 LAST_MS: Final = 2_000
 COLOURS: Final = 64
-WIDTH: Final = 960
-HEIGHT: Final = 430
+WIDTH: Final = 1180
+MARGIN: Final = 12
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _START_S: Final = 60.0
 
@@ -97,15 +97,31 @@ def frames(page: Page, server: ConsoleServer, topic: GrowingTopic) -> Iterator[I
         topic.step(number)
         console.keeper.take_now(after_change=True)
         page.goto(f"{server.address}/topics/{TOPIC}/segments?in=now")
-        taken = page.screenshot(clip={"x": 210, "y": 165, "width": WIDTH, "height": HEIGHT})
+        taken = page.screenshot(clip=picture_place(page))
         yield Image.open(io.BytesIO(taken)).convert("RGB")
+
+
+def picture_place(page: Page) -> FloatRect:
+    """From the sentence above the lanes to the last lane, on whole pixels."""
+    sentence = page.locator(".sentence-small").bounding_box()
+    lanes = page.locator("#picture").bounding_box()
+    assert sentence is not None
+    assert lanes is not None
+    top = int(sentence["y"]) - MARGIN
+    return {
+        "x": int(lanes["x"]) - MARGIN,
+        "y": top,
+        "width": int(lanes["width"]) + 2 * MARGIN,
+        "height": int(lanes["y"] + lanes["height"]) - top + MARGIN,
+    }
 
 
 def write_animation(pictures: list[Image.Image], path: Path) -> None:
     """One palette for all frames, so that what does not change takes no room."""
-    sample = Image.new("RGB", (WIDTH, HEIGHT * 2))
+    width, height = pictures[0].size
+    sample = Image.new("RGB", (width, height * 2))
     sample.paste(pictures[0], (0, 0))
-    sample.paste(pictures[-2], (0, HEIGHT))
+    sample.paste(pictures[-2], (0, height))  # with segments that retention is about to delete
     palette = sample.quantize(COLOURS)
     drawn = [p.quantize(palette=palette, dither=Image.Dither.NONE) for p in pictures]
     times = [FRAME_MS] * (len(drawn) - 1) + [LAST_MS]
@@ -126,7 +142,7 @@ def main(path: Path) -> None:
     ):
         topic = GrowingTopic(store)
         browser = playwright.chromium.launch(executable_path=browser_path, args=flags)
-        page = browser.new_page(viewport={"width": WIDTH + 260, "height": 900})
+        page = browser.new_page(viewport={"width": WIDTH, "height": 900})
         page.emulate_media(color_scheme="light", reduced_motion="reduce")
         with served_console(directory) as server:
             write_animation(list(frames(page, server, topic)), path)
