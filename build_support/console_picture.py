@@ -48,7 +48,8 @@ _START_S: Final = 60.0
 
 @contextmanager
 def served_console(directory: str) -> Iterator[ConsoleServer]:
-    server = ConsoleServer(ConsoleConfig(directories=(directory,), port=0, interval_s=0.2))
+    # The script asks for each look, so that the page does not change while a picture is taken.
+    server = ConsoleServer(ConsoleConfig(directories=(directory,), port=0, interval_s=60.0))
     has_started = threading.Event()
     thread = threading.Thread(target=server.run, kwargs={"on_start": lambda _: has_started.set()})
     thread.start()

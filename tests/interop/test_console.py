@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from console.served_console import served
+from console.served_console import ServedConsole, served
 from cordwood.console.console_config import ConsoleConfig
 from interop.cluster_members import CordwoodMember, KafkaMember
 from interop.cluster_records import await_in_sync
@@ -59,6 +60,10 @@ def test_the_console_works_with_kafka_itself(
 OURS, THEIRS = 1, 101
 
 
+def leads_to_cluster(console: ServedConsole) -> bool:
+    return 'href="/cluster"' in console.get("/").text
+
+
 def test_a_cluster_of_both_kinds_is_shown_with_what_is_not_in_sync(
     kafka: KafkaTools, tmp_path: Path
 ) -> None:
@@ -95,7 +100,7 @@ def test_a_cluster_of_both_kinds_is_shown_with_what_is_not_in_sync(
             )
             assert view["moves"] == []
             assert "Every partition has a leader" in console.get("/cluster").text
-            await_true(lambda console=console: 'href="/cluster"' in console.get("/").text)
+            await_true(partial(leads_to_cluster, console))
             assert view["quorum"]["members"]
 
         theirs.kill()

@@ -184,7 +184,7 @@ def rows_at_path(query: PathMatch, values: pa.Array[Any], among: Rows) -> Rows:
         PathCondition.of(query),
         PARSED_BYTES_MAX,
         array("i", bytes(4 * json_paths.DEPTH_MAX)),
-        answers,
+        memoryview(answers),  # type: ignore[arg-type]  # numpy's types do not say that it is one
     )
     found: Rows = answers == json_paths.YES
     for row in np.flatnonzero(answers == json_paths.MAYBE).tolist():

@@ -33,14 +33,14 @@ class ClientConnection(H11Protocol):
         self._request_end = self._later(self.request_s, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._request_end = _cancelled(self._request_end)
-        self._stall_end = _cancelled(self._stall_end)
+        self._request_arrived()
+        self._client_reads()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.conn.their_state in _RECEIVED:
-            self._request_end = _cancelled(self._request_end)
+            self._request_arrived()
         elif self._request_end is None:
             self._request_end = self._later(self.request_s, self.transport.close)
 
@@ -50,13 +50,18 @@ class ClientConnection(H11Protocol):
             self._stall_end = self._later(self.stalled_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._stall_end = _cancelled(self._stall_end)
+        self._client_reads()
         super().resume_writing()
+
+    def _request_arrived(self) -> None:
+        if self._request_end is not None:
+            self._request_end.cancel()
+            self._request_end = None
+
+    def _client_reads(self) -> None:
+        if self._stall_end is not None:
+            self._stall_end.cancel()
+            self._stall_end = None
 
     def _later(self, delay_s: float, end: Callable[[], None]) -> asyncio.TimerHandle:
         return self.loop.call_later(delay_s, end)
-
-
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()

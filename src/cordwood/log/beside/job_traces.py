@@ -18,9 +18,9 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from cordwood.clock import Clock, SystemClock
 from cordwood.errors import CordwoodError
@@ -124,11 +124,16 @@ def parse_trace(job_id: str, data: bytes) -> JobTrace | None:
     try:
         return JobTrace(
             job_id=job_id,
-            **{name: _text(content, name) for name in ("kind", "subject", "host", "step", "text")},
-            **{
-                name: _number(content[name])
-                for name in ("process", "started_ms", "beat_ms", "done", "total")
-            },
+            kind=_text(content["kind"]),
+            subject=_text(content["subject"]),
+            host=_text(content["host"]),
+            process=_number(content["process"]),
+            started_ms=_number(content["started_ms"]),
+            beat_ms=_number(content["beat_ms"]),
+            step=_text(content["step"]),
+            done=_number(content["done"]),
+            total=_number(content["total"]),
+            text=_text(content["text"]),
             ended_ms=None if content["ended_ms"] is None else _number(content["ended_ms"]),
             has_failed=content["has_failed"] is True,
             positions=tuple(_positions(content["positions"])),
@@ -137,10 +142,9 @@ def parse_trace(job_id: str, data: bytes) -> JobTrace | None:
         return None
 
 
-def _text(content: Mapping[str, Any], name: str) -> str:
-    found = content[name]
+def _text(found: object) -> str:
     if not isinstance(found, str):
-        raise TypeError(name)
+        raise TypeError("not a text")
     return found[:_CHARS_MAX]
 
 
