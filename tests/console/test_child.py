@@ -116,6 +116,24 @@ def test_ctrl_c_ends_a_console_with_open_tails(tmp_path: Path) -> None:
         tail.close()
 
 
+def test_a_console_that_had_no_descriptors_left_answers_again(tmp_path: Path) -> None:
+    with cordwood.open(tmp_path / "data") as store:
+        store.create_topic("orders")
+    port = free_port()
+    arguments = [sys.executable, "-m", "cordwood", "console", "--at", str(tmp_path / "data")]
+    command = ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *arguments, "--port", str(port)]
+    with subprocess.Popen(command, cwd=tmp_path) as console:
+        try:
+            await_true(lambda: status_of(port, "/topics/orders") == 200)
+            many = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(90)]
+            for each in many:
+                each.close()
+            await_true(lambda: status_of(port, "/topics/orders") == 200)
+        finally:
+            console.send_signal(signal.SIGTERM)
+        assert console.wait(30) == 0
+
+
 def test_a_console_beside_access_rules_needs_users(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
