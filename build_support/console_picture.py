@@ -42,6 +42,7 @@ LAST_MS: Final = 2_000
 COLOURS: Final = 64
 WIDTH: Final = 1180
 MARGIN: Final = 12
+GAP: Final = 3  # to the line above, which is not part of the picture
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _START_S: Final = 60.0
 
@@ -108,7 +109,7 @@ def picture_place(page: Page) -> FloatRect:
     lanes = page.locator("#picture").bounding_box()
     assert sentence is not None
     assert lanes is not None
-    top = int(sentence["y"]) - MARGIN
+    top = int(sentence["y"]) - GAP
     return {
         "x": int(lanes["x"]) - MARGIN,
         "y": top,
