@@ -1,6 +1,7 @@
 """Which records of an Arrow batch match a search. Work is per batch, not per record."""
 
 from collections.abc import Sequence
+from string import ascii_letters, digits
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from cordwood.console.finding.query_tree import (
 )
 from cordwood.format.record import Record
 
+_PLAIN_BYTES: Final = (ascii_letters + digits).encode()
 _COSTS: Final[dict[type, int]] = {RangeMatch: 0, TextMatch: 1, PathMatch: 3}
 
 
@@ -140,10 +142,17 @@ def _contains(query: TextMatch, column: Any) -> Rows:
     elif query.is_whole:
         found = pc.equal(column, pa.scalar(query.text.encode(), column.type))
     else:
-        # Arrow takes bytes, too, but its types do not say so.
-        found = pc.match_substring(column, query.text.encode())  # type: ignore[call-overload]
+        found = pc.match_substring_regex(column, _as_pattern(query.text.encode()))
     rows: Rows = pc.fill_null(found, False).to_numpy(zero_copy_only=False)
     return rows
+
+
+def _as_pattern(text: bytes) -> str:
+    """A regular expression that matches these bytes: Arrow's search for texts is slower.
+
+    Columns are binary, so `\\xc3` is a byte.
+    """
+    return "".join(chr(b) if b in _PLAIN_BYTES else f"\\x{b:02x}" for b in text)
 
 
 def _with_header(query: TextMatch, column: Any, count: int) -> Rows:

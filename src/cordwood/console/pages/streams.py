@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import asdict
 from typing import Final
@@ -20,6 +21,7 @@ from cordwood.console.views.words import moment_in_words
 from cordwood.errors import CordwoodError
 
 _LOOK_S: Final = 0.25
+_LOOK_SHARE: Final = 0.1  # of the time of a tail
 _SILENCE_S: Final = 10.0  # then a comment is sent, so that a dead connection is noticed
 
 
@@ -74,6 +76,7 @@ async def tail_events(tail: LiveTail) -> AsyncGenerator[bytes]:
     place = _render_positions(tail.positions)
     yield event("ready", {"positions": place}, place)
     while True:
+        started_s = time.monotonic()
         try:
             step = await run_sync(tail.step)
         except (CordwoodError, OSError) as error:
@@ -95,7 +98,8 @@ async def tail_events(tail: LiveTail) -> AsyncGenerator[bytes]:
             if quiet_s >= _SILENCE_S:
                 quiet_s = 0.0
                 yield b": nothing new\n\n"
-        await anyio.sleep(_LOOK_S)
+        # With thousands of partitions a look takes long; the next one comes later then.
+        await anyio.sleep(max(_LOOK_S, (time.monotonic() - started_s) / _LOOK_SHARE))
 
 
 def open_search(request: PageRequest, is_cancelled: threading.Event) -> Iterator[bytes]:
