@@ -222,7 +222,7 @@ class RangedFile:
             self._fetch(kept, file, *runs[0])
 
     def _claim(self, kept: _Kept, first: int, last: int, position: int) -> list[tuple[int, int]]:
-        """Runs of blocks to fetch: the first is ours to fetch, the others are queued."""
+        """Runs of blocks to fetch: the first is ours to fetch, the others are to be offered."""
         runs = self._runs(kept, first, last, _QUEUED)
         if not runs:
             return []
@@ -235,9 +235,10 @@ class RangedFile:
             while end < wanted and kept.blocks[end] <= _QUEUED:
                 end += 1
         _set(kept, start, end, _COMING)
-        for run in runs[1:]:
+        fresh = [run for run in runs[1:] if kept.blocks.find(_MISSING, *run) >= 0]
+        for run in fresh:
             _set(kept, *run, _QUEUED)
-        return [(start, end), *runs[1:]]
+        return [(start, end), *fresh]
 
     def _runs(self, kept: _Kept, first: int, end: int, state_max: int) -> list[tuple[int, int]]:
         """Blocks in [first, end) in no state above `state_max`, as runs of at most a piece."""
