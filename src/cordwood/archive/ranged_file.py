@@ -33,8 +33,9 @@ from cordwood.value_class import dataclass
 _TRIES: Final = 3
 # A reader that looks at a header reads the batch next, so this much is fetched at least.
 _NEAR_BYTES: Final = 64 * KIB
-# What is under way for one reader: as many pieces as there are threads.
-AHEAD_BYTES: Final = 32 * MIB
+# On the disk, not in memory. Twice what the threads fetch at once, so that none of them has to wait
+# while the reader waits for the first piece.
+AHEAD_BYTES: Final = 64 * MIB
 _SEGMENTS_AHEAD: Final = 8  # of small segments, each of which costs requests of its own
 _EXPECTED_MAX: Final = 16
 
