@@ -18,6 +18,7 @@ from interop.kafka_peer import KafkaTools
 from interop.kraft_controllers import KraftControllers
 from interop.transactional_records import (
     coordinator_of,
+    create_internal_topics,
     id_coordinated_by,
     producer_of,
     read_committed,
@@ -49,10 +50,7 @@ def members(
             KafkaMember(kafka, controllers, place / "theirs", node_id=THEIRS, properties=BOTH)
         )
         address = f"{ours.address},{theirs.address}"
-        producer_of(address, "warm-up")
-        consumer = Consumer({"bootstrap.servers": address, "group.id": "warm-up"})
-        consumer.committed([TopicPartition("nothing", 0)], 30)
-        consumer.close()
+        create_internal_topics(address)
         lead_as_preferred(address)
         yield ours, theirs
 

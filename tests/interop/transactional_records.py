@@ -30,6 +30,23 @@ def producer_of(address: str, transactional_id: str, **settings: object) -> Prod
     return producer
 
 
+def create_internal_topics(address: str) -> None:
+    """Have the topics of both coordinators created, and wait until they coordinate."""
+    producer_of(address, "warm-up")
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "warm-up"})
+    deadline = time.monotonic() + _PATIENCE_S
+    try:
+        while True:
+            try:
+                consumer.committed([TopicPartition("nothing", 0)], 10)
+                return
+            except KafkaException:  # librdkafka does not try again by itself
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+    finally:
+        consumer.close()
+
+
 def retried(step: object) -> None:
     """Repeat a step of a transaction as long as librdkafka says that it can be."""
     deadline = time.monotonic() + _PATIENCE_S
