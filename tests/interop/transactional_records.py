@@ -33,14 +33,18 @@ def producer_of(address: str, transactional_id: str, **settings: object) -> Prod
 def create_internal_topics(address: str) -> None:
     """Have the topics of both coordinators created, and wait until they coordinate."""
     producer_of(address, "warm-up")
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "warm-up"})
+    committed_offset(address, "warm-up", "nothing")
+
+
+def committed_offset(address: str, group: str, topic: str) -> int:
+    """The committed offset of partition 0, once no transaction may still change it."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group})
     deadline = time.monotonic() + _PATIENCE_S
     try:
         while True:
             try:
-                consumer.committed([TopicPartition("nothing", 0)], 10)
-                return
-            except KafkaException:  # librdkafka does not try again by itself
+                return int(consumer.committed([TopicPartition(topic, 0)], 10)[0].offset)
+            except KafkaException:  # librdkafka does not look for a coordinator again
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
     finally:
