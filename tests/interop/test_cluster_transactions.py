@@ -86,16 +86,15 @@ def coordinator_of_group(address: str, group: str) -> int:
 
 def await_records(address: str, topic: str, count: int) -> None:
     """Wait until so many offsets of a topic with three partitions are used."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "nobody"})
     deadline = time.monotonic() + 60
     places = [TopicPartition(topic, number) for number in range(3)]
-    try:
-        found = 0
-        while found < count:
-            assert time.monotonic() < deadline
-            with contextlib.suppress(KafkaException):  # a leader is being elected
-                found = sum(consumer.get_watermark_offsets(place, 5)[1] for place in places)
-    finally:
+    found = 0
+    while found < count:
+        assert time.monotonic() < deadline
+        # A new one each time: it goes on asking a leader that is dead.
+        consumer = Consumer({"bootstrap.servers": address, "group.id": "nobody"})
+        with contextlib.suppress(KafkaException):  # a leader is being elected
+            found = sum(consumer.get_watermark_offsets(place, 2)[1] for place in places)
         consumer.close()
 
 
