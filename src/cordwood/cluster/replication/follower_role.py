@@ -126,14 +126,25 @@ class FollowerRole:
         )
 
     def _finish_round(self, answer: FetchedPartition) -> None:
-        """Note what the leader knows: how far is committed, and where the log starts."""
-        log = self.site.log
-        log.replica.raise_high_watermark(min(answer.high_watermark, log.replica.safe_end))
-        start = min(answer.log_start, log.high_watermark)
+        """Note what the leader knows: where the log starts, and how far is committed.
+
+        The start comes first. Records that this replica has before it may be others than those
+        that the leader had there and deleted: no epoch tells them apart any more.
+        """
+        log, epoch = self.site.log, self.epoch
+        committed = min(answer.high_watermark, log.replica.safe_end)
+        start = min(answer.log_start, committed)
         if start > log.state.start:
-            self._work(lambda: log.replica.adopt_start(start), lambda _start: self._ready())
+            self._work(
+                lambda: log.replica.adopt_start(start, leader_epoch=epoch),
+                lambda _start: self._commit(committed),
+            )
         else:
-            self._ready()
+            self._commit(committed)
+
+    def _commit(self, committed: Offset) -> None:
+        self.site.log.replica.raise_high_watermark(committed)
+        self._ready()
 
     def _sync_then(self, go_on: Callable[[], None]) -> None:
         """Sync if a tail is unsynced and the topic promises the disk; then go on."""
