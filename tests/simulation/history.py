@@ -65,8 +65,11 @@ class PartitionHistory:
         self.appenders: dict[int, tuple[int, int]] = {}
         self.end_at_election: dict[int, int] = {}
         self.acknowledged: dict[int, Entry] = {}
-        self.was_deleted_from = False  # records were deleted by request
+        self.deleted_to = 0  # records below were deleted by request
         self.is_lossy = False  # an election was unclean: what was committed may be gone
+
+    def note_deletion(self, end: int) -> None:
+        self.deleted_to = max(self.deleted_to, end)
 
 
 class History:
@@ -92,9 +95,12 @@ class History:
                 self.election_count += 1
                 history.end_at_election[image.leader_epoch] = history.end
                 if (number, image.leader_epoch) in controller.unclean_epochs:
-                    invariants.check_clean(
-                        number, image.leader_epoch, is_allowed=self._cluster.may_lose
+                    # Nothing was left but the last leader, which could not vouch for its records.
+                    is_allowed = (
+                        self._cluster.is_unclean_allowed
+                        or image.leader in self._cluster.cannot_vouch
                     )
+                    invariants.check_clean(number, image.leader_epoch, is_allowed=is_allowed)
                     history.is_lossy = True
 
     def note_isr_made(self, leader: int, change: IsrChange, image: PartitionImage) -> None:
@@ -123,6 +129,12 @@ class History:
         self.safe_ends.pop((node_id, number), None)
         if log.replica.damaged_from is None:
             self.check_epochs(node_id, number, log)
+        else:
+            invariants.check_sound(
+                f"node {node_id}",
+                log.replica.damaged_from,
+                is_allowed=not self._cluster.is_disk or node_id in self._cluster.failed_disks,
+            )
 
     def note_dropped(self, node_id: int, number: int) -> None:
         self.stopped.pop((node_id, number), None)
