@@ -209,10 +209,13 @@ class Cluster:
         if not self.is_disk and not life.node.was_orderly:
             self.cannot_vouch.add(life.node_id)  # what it counted may be gone
         known = self.controller.brokers.get(life.node_id)
-        if known is not None and known.image.incarnation == life.incarnation:
-            if life.broker_epoch != known.image.epoch:
-                # It was registered and never learned its epoch: the next life cannot name it.
-                self.cannot_vouch.add(life.node_id)
+        if (
+            known is not None
+            and known.image.incarnation == life.incarnation
+            and life.broker_epoch != known.image.epoch
+        ):
+            # It was registered and never learned its epoch: the next life cannot name it.
+            self.cannot_vouch.add(life.node_id)
         if life.last_fetch is not None and self.world.chance(0.5):
             leader, fetch = life.last_fetch
             for _ in range(4):

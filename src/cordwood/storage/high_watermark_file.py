@@ -106,9 +106,12 @@ class HighWatermarkFile:
         assert words is not None, f"{self._path} is closed"
         assert self._is_writable, f"{self._path} was opened for reading"
         self._is_unsynced = True
-        if log_start is not None and high_watermark is not None:
-            if high_watermark > words[_HIGH_WATERMARK_WORD]:
-                _store(words, _LOG_START_WORD, log_start)
+        if (
+            log_start is not None
+            and high_watermark is not None
+            and high_watermark > words[_HIGH_WATERMARK_WORD]
+        ):
+            _store(words, _LOG_START_WORD, log_start)
         if high_watermark is not None:
             words[_HIGH_WATERMARK_WORD] = high_watermark
             words[_HIGH_WATERMARK_WORD + 1] = ~high_watermark
