@@ -226,9 +226,8 @@ class History:
         life = cluster.nodes[node_id].life
         who = f"node {node_id}"
         log = None if life is None else life.owner.logs.get(number)
-        registered = cluster.controller.brokers[node_id].image.incarnation
-        if not cluster.is_disk and (life is None or life.incarnation != registered):
-            return  # it lost what was not synced, and will say so when it registers
+        if self._will_not_vouch(node_id):
+            return
         if log is not None:
             safe = log.state.durable if cluster.is_disk else log.state.end
             invariants.check_safe(who, safe, end)
@@ -236,6 +235,13 @@ class History:
             invariants.check_agreement(who, entries_of(log, before, end), committed)
         elif cluster.is_disk:
             invariants.check_safe(who, self.safe_ends.get((node_id, number), 0), end)
+
+    def _will_not_vouch(self, node_id: int) -> bool:
+        """Whether a broker lost what was not synced, and has not registered since to say so."""
+        cluster = self._cluster
+        life = cluster.nodes[node_id].life
+        registered = cluster.controller.brokers[node_id].image.incarnation
+        return not cluster.is_disk and (life is None or life.incarnation != registered)
 
     def note_fetch(self, life: Life, replica: PartitionReplica, node_id: int) -> None:
         """A leader has noted a fetch."""
@@ -267,6 +273,8 @@ class History:
         history.acknowledged[base] = entry
 
     def _check_late(self, life: Life, number: int, entry: Entry, leader: int) -> None:
+        if self._will_not_vouch(leader):
+            return
         other = self._cluster.nodes[leader].life
         log = None if other is None else other.owner.logs.get(number)
         if log is not None and log.state.start <= entry.base:
