@@ -49,7 +49,8 @@ BROKERS: Final = 3
 PARTITIONS: Final = 3
 REST_S: Final = 150.0
 _TICK_S: Final = 0.05
-_TROUBLE: Final = ("Traceback", " ERROR ", "needs help")
+_TROUBLE: Final = ("Traceback", " ERROR ")
+_EXPECTED: Final = ("bytes free; appends are refused",)  # of a full disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,7 @@ class RunReport:
     acknowledged: int = 0
     read: int = 0
     commits: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
     starts: int = 0
     ended: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
@@ -94,8 +96,8 @@ class RunReport:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.faults.items()))
         return (
             f"{self.faults.total()} faults ({kinds}); {self.acknowledged} of {self.sent} values "
-            f"acknowledged, {self.read} offsets read, {self.commits} looks at commits, "
-            f"{self.starts} starts of brokers, {len(self.ended)} ended by themselves, "
+            f"acknowledged, errors {self.errors}; {self.read} offsets read, {self.commits} looks "
+            f"at commits; {self.starts} starts of brokers, {len(self.ended)} ended by themselves, "
             f"{len(self.trouble)} lines of trouble; at rest after {self.rest_s:.0f} s; "
             f"{len(self.violations)} violations; {self.seconds:.0f} s"
         )
@@ -225,10 +227,10 @@ class Campaign:
             case "stop":
                 self._hold(self._brokers[fault.target], fault)
                 self._brokers[fault.target].begin_stop()
-            case "pause" | "controller_pause":
-                process = self._process(fault.target)
-                self._pauses[process.name] += 1
-                process.pause()
+            case "pause" | "controller_pause" | "all_controllers":
+                for process in self._paused_by(fault):
+                    self._pauses[process.name] += 1
+                    process.pause()
             case "controller_kill":
                 self._hold(self._controllers[fault.target], fault)
                 self._controllers[fault.target].kill()
@@ -249,11 +251,11 @@ class Campaign:
                 for held in self._held.values():
                     if fault in held:
                         held.remove(fault)
-            case "pause" | "controller_pause":
-                process = self._process(fault.target)
-                self._pauses[process.name] -= 1
-                if not self._pauses[process.name]:
-                    process.resume()
+            case "pause" | "controller_pause" | "all_controllers":
+                for process in self._paused_by(fault):
+                    self._pauses[process.name] -= 1
+                    if not self._pauses[process.name]:
+                        process.resume()
             case "disk_full":
                 self._full[fault.target] -= 1
                 if not self._full[fault.target]:
@@ -280,8 +282,11 @@ class Campaign:
     def _hold(self, process: Process, fault: Fault) -> None:
         self._held.setdefault(process.name, []).append(fault)
 
-    def _process(self, place: int) -> Process:
-        return self._brokers[place] if place in self._brokers else self._controllers[place]
+    def _paused_by(self, fault: Fault) -> list[Process]:
+        if fault.kind == "all_controllers":
+            return list(self._controllers.values())
+        nodes: dict[int, Process] = {**self._brokers, **self._controllers}
+        return [nodes[fault.target]]
 
     def _supervise(self) -> None:
         """Start what is down and need not be, as an operator's supervisor does."""
@@ -333,6 +338,7 @@ class Campaign:
         report.acknowledged = len(seen.acknowledged)
         report.read = len(seen.read)
         report.commits = len(seen.commits)
+        report.errors = seen.errors
         report.violations += judge(seen)
         stores = {node: broker.data for node, broker in self._brokers.items()}
         for number in range(PARTITIONS):
@@ -341,7 +347,10 @@ class Campaign:
         for broker in self._brokers.values():
             lines = broker.log.read_text(errors="replace").splitlines()
             report.trouble += [
-                f"{broker.name}: {line}" for line in lines if any(word in line for word in _TROUBLE)
+                f"{broker.name}: {line}"
+                for line in lines
+                if any(word in line for word in _TROUBLE)
+                and not any(words in line for words in _EXPECTED)
             ]
 
     def _keep_if_broken(self) -> None:

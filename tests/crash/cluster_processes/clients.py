@@ -91,11 +91,13 @@ class Ledger:
             self.seen.sent.setdefault((life, partition), []).append(value)
             self.seen.unanswered += 1
 
-    def answered(self, stored: Stored | None) -> None:
+    def answered(self, stored: Stored | None, error: str = "") -> None:
         with self._lock:
             self.seen.unanswered -= 1
             if stored is not None:
                 self.seen.acknowledged.append(stored)
+            else:
+                self.seen.errors[error] = self.seen.errors.get(error, 0) + 1
 
     def read(self, stored: Stored) -> None:
         with self._lock:
@@ -139,6 +141,7 @@ def decode_observations(text: str) -> Observations:
             partition: [(offset, value) for offset, value in records]
             for partition, records in fields["final"]
         },
+        errors=fields["errors"],
         unanswered=fields["unanswered"],
     )
 
@@ -196,7 +199,7 @@ class Clients:
 
         def answered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                ledger.answered(None)
+                ledger.answered(None, error.name())
                 if error.fatal() or error.code() in (KafkaError._FATAL, KafkaError._PURGE_QUEUE):
                     fatal.set()
                 return
@@ -232,7 +235,11 @@ class Clients:
                 value = f"{life}/{count}"
                 count += 1
                 ledger.sending(life, partition, value)
-                producer.produce(TOPIC, value, partition=partition, on_delivery=answered)
+                try:
+                    producer.produce(TOPIC, value, partition=partition, on_delivery=answered)
+                except KafkaException as error:  # the library knows that it cannot be sent
+                    ledger.answered(None, f"refused: {error.args[0].name()}")
+                    fatal.set()
             producer.poll(rng.expovariate(self._plan.per_second))
         if fatal.is_set():
             producer.purge()

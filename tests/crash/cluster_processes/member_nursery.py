@@ -57,7 +57,7 @@ def _follow_clock(path: str) -> None:
     with open(path, "rb") as file:
         error = mmap.mmap(file.fileno(), CLOCK_FILE_BYTES, prot=mmap.PROT_READ)
 
-    def now_ms(_self: SystemClock) -> TimestampMs:
+    def now_ms(self: SystemClock) -> TimestampMs:
         return TimestampMs(time.time_ns() // 1_000_000 + _ERROR.unpack_from(error)[0])
 
     SystemClock.now_ms = now_ms  # type: ignore[method-assign]
@@ -102,7 +102,7 @@ def _fork(order: MemberOrder) -> int:
 def main() -> None:
     die_with_parent()
     # Everything that children import, so that they need not.
-    import cordwood.broker.cluster.cluster_services
+    import cordwood.broker.cluster.cluster_assembly
     import cordwood.broker.server
     import cordwood.cli.commands.serve
     import cordwood.settings  # noqa: F401

@@ -3,7 +3,7 @@
     network     isolate, from_controllers, from_brokers, from_clients, halves, one_way, bridge,
                 delay, loss
     processes   kill, power, all_power, pause, stop, disk_full, clock
-    controllers controller_kill, controller_pause
+    controllers controller_kill, controller_pause, all_controllers (paused)
     requests    elect
 
 A fault has a beginning and an end. Several faults overlap, also on one broker; a fault that finds
@@ -40,8 +40,10 @@ KINDS: Final[dict[str, tuple[int, float, float]]] = {
     "clock": (2, 2, 20),
     "controller_kill": (2, 0, 8),
     "controller_pause": (2, 1, 10),
+    "all_controllers": (1, 1, 10),
     "elect": (2, 0, 0),
 }
+_OF_CONTROLLERS: Final = ("controller_kill", "controller_pause", "all_controllers")
 CLOCK_ERRORS_MS: Final = (
     -10 * 365 * 86_400_000,
     -3_600_000,
@@ -109,7 +111,7 @@ def plan_faults(
 
 def _fault(rng: Random, kind: str, begin_s: float, places: Places) -> Fault:
     _, shortest_s, longest_s = KINDS[kind]
-    target = rng.choice(places.controllers if kind.startswith("controller") else places.brokers)
+    target = rng.choice(places.controllers if kind in _OF_CONTROLLERS else places.brokers)
     return Fault(
         kind=kind,
         begin_s=begin_s,

@@ -57,6 +57,7 @@ class Observations:
     """What the clients of a run have seen.
 
     sent        the values of each (producer life, partition), in order
+    errors      why values were not acknowledged, by the name of the error
     conflicts   an offset of which two readers saw different values while the run lasted
     final       each partition, read from the first record to the last after everything healed
     """
@@ -68,6 +69,7 @@ class Observations:
     resets: list[str] = field(default_factory=list)
     commits: list[CommitRead] = field(default_factory=list)
     final: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
     unanswered: int = 0
 
 
