@@ -322,7 +322,7 @@ class Clients:
                     unknown.add(attempted)
                     wanted = TopicPartition(TOPIC, 0, attempted)
                     done = consumer.commit(offsets=[wanted], asynchronous=False)
-                    if done is not None and all(each.error is None for each in done):
+                    if all(each.error is None for each in done):
                         unknown.discard(attempted)
                         acknowledged = attempted
                 else:
@@ -406,8 +406,7 @@ class Clients:
         until_s = time.monotonic() + ANSWERS_S
         while True:
             try:
-                found = consumer.get_watermark_offsets(place, timeout=5)
-                return 0 if found is None else found[1]
+                return consumer.get_watermark_offsets(place, timeout=5)[1]
             except KafkaException:
                 if time.monotonic() > until_s:
                     raise
