@@ -419,7 +419,11 @@ def create_topic(plan: ClientPlan) -> None:
         TOPIC,
         num_partitions=plan.partitions,
         replication_factor=REPLICAS,
-        config={"min.insync.replicas": "2"},
+        config={
+            "min.insync.replicas": "2",
+            # A broker whose clock is wrong takes records, too.
+            "message.timestamp.after.max.ms": str(2**63 - 1),
+        },
     )
     until_s = time.monotonic() + ANSWERS_S
     while True:
