@@ -100,6 +100,15 @@ def test_a_commit_without_an_answer_may_be_carried_out_late() -> None:
     assert judge(seen) == []
 
 
+def test_sends_that_took_too_long_are_found() -> None:
+    seen = observations()
+    seen.errors = {"_MSG_TIMED_OUT": 3, "INVALID_RECORD": 4}
+
+    assert [str(each) for each in judge(seen)] == [
+        "stuck: 3 sends that the producer gave up after minutes"
+    ]
+
+
 def test_replicas_with_other_bytes_are_found() -> None:
     assert compare_replicas("t-0", {1: b"abc", 2: b"abc"}) == []
 

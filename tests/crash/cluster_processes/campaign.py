@@ -50,7 +50,7 @@ PARTITIONS: Final = 3
 REST_S: Final = 150.0
 _TICK_S: Final = 0.05
 _TROUBLE: Final = ("Traceback", " ERROR ")
-_EXPECTED: Final = ("bytes free; appends are refused",)  # of a full disk
+_EXPECTED: Final = ("bytes free; appends are refused", "No space left on device")  # of a full disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,7 @@ _NETWORK: Final = {
     "topic.metadata.refresh.fast.interval.ms": 100,
     "log_level": 0,
 }
+_TOLD: Final = {"log_level": 7, "debug": "eos"}  # what idempotent producers do, in the log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +218,9 @@ class Clients:
         producer = Producer(
             {
                 **_NETWORK,
+                **_TOLD,
                 "bootstrap.servers": self._plan.bootstrap,
+                "client.id": f"producer-{life}",
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 5,

@@ -56,7 +56,6 @@ _BROKER: Final = {
     "auto.create.topics.enable": "false",
     "log.segment.bytes": str(1 << 20),
     "log.retention.ms": "3600000",  # a clock that is years ahead must not delete anything
-    "log.retention.check.interval.ms": "1000",
     "logger.level": "info",
 }
 

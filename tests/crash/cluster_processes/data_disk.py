@@ -76,7 +76,13 @@ class DataDisk:
             os.close(descriptor)
 
     def free(self) -> None:
+        """Make room again, durably: a power cut must not fill the disk once more."""
         (self.path / _BALLAST).unlink(missing_ok=True)
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def close(self) -> None:
         self._unmount()

@@ -37,7 +37,7 @@ KINDS: Final[dict[str, tuple[int, float, float]]] = {
     "pause": (5, 0.5, 12),
     "stop": (3, 0, 4),
     "disk_full": (2, 2, 10),
-    "clock": (2, 2, 20),
+    "clock": (2, 5, 60),  # retention looks every 30 s
     "controller_kill": (2, 0, 8),
     "controller_pause": (2, 1, 10),
     "all_controllers": (1, 1, 10),

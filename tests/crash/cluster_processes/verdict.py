@@ -84,8 +84,17 @@ def judge(seen: Observations) -> list[Violation]:
         ),
         *(Violation("truncated", each) for each in seen.resets),
         *_commits(seen.commits),
-        *([Violation("stuck", f"{seen.unanswered} sends")] if seen.unanswered else []),
+        *_stuck(seen),
     ]
+
+
+def _stuck(seen: Observations) -> Iterator[Violation]:
+    """A send has minutes after the last fault. So time is never a reason to give it up."""
+    if seen.unanswered:
+        yield Violation("stuck", f"{seen.unanswered} sends without an answer")
+    late = sum(count for error, count in seen.errors.items() if "TIMED_OUT" in error)
+    if late:
+        yield Violation("stuck", f"{late} sends that the producer gave up after minutes")
 
 
 def _final_logs(seen: Observations) -> Iterator[Violation]:

@@ -115,6 +115,7 @@ class ClusterJoining:
         self._member: ClusterMember | None = None
         self._epochs = BrokerEpochFile(store.file_system, store.path)
         self._saved_epoch = -1
+        self._has_told_of_saving = False
         self._has_hosted = False
         self._when_ready: Callable[[], None] = lambda: None
         self._files = ThreadPoolExecutor(1, thread_name_prefix="cordwood-epoch")
@@ -152,7 +153,13 @@ class ClusterJoining:
             try:
                 self._epochs.save(epoch)
             except OSError as error:
-                logger.error("the epoch of this broker cannot be saved, trying again: %s", error)
+                if not self._has_told_of_saving:
+                    self._has_told_of_saving = True
+                    logger.error(
+                        "the epoch of this broker cannot be saved; it stays fenced and tries "
+                        "again: %s",
+                        error,
+                    )
                 self._loop.call_soon(partial(self._save_again, epoch))
                 return
             self._loop.call_soon(partial(self._saved, epoch))
