@@ -74,7 +74,6 @@ class Process:
     """A process that is killed, paused and started again. For one thread."""
 
     name = ""
-    is_paused = False
 
     @property
     def pid(self) -> int:
@@ -94,15 +93,22 @@ class Process:
                 os.kill(self.pid, number)
 
     def pause(self) -> None:
-        self.is_paused = True
+        """On return none of its threads runs."""
         self._signal(signal.SIGSTOP)
+        await_true(self._has_stopped, STOP_S)
+
+    def _has_stopped(self) -> bool:
+        """Whether all threads have stopped, or there are none."""
+        for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if stat.read_text().rpartition(")")[2].split()[0] not in "TtZX":
+                    return False
+        return True
 
     def resume(self) -> None:
-        self.is_paused = False
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        self.is_paused = False
         self._signal(signal.SIGKILL)
         assert await_true(lambda: not self.is_running, STOP_S), f"{self.name} does not die"
 
@@ -172,7 +178,7 @@ class BrokerProcess(Process):
 
     def cut_power(self) -> None:
         """End it between two instructions, and its disk with it."""
-        self._signal(signal.SIGSTOP)
+        self.pause()
         self.disk.shut_down()
         self.kill()
         self.disk.power_on()
