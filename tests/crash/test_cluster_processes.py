@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crash.cluster_processes.clients import decode_observations, encode_observations
+from crash.cluster_processes.ledger import decode_observations, encode_observations
 from crash.cluster_processes.nemesis import KINDS, Places, Skies, plan_faults
 from crash.cluster_processes.verdict import (
     CommitRead,

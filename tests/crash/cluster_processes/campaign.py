@@ -19,13 +19,12 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from cordwood.format.small_files.partition_metadata import encode_topic_id, new_topic_id
 from crash.cluster_processes.client_process import ClientProcess
-from crash.cluster_processes.clients import TOPIC, ClientPlan, decode_observations
+from crash.cluster_processes.clients import TOPIC, ClientPlan
 from crash.cluster_processes.cluster_nodes import (
     BROKER_PORT,
     START_S,
@@ -39,8 +38,10 @@ from crash.cluster_processes.cluster_nodes import (
     replica_bytes,
 )
 from crash.cluster_processes.data_disk import leave_mounts
+from crash.cluster_processes.ledger import decode_observations
 from crash.cluster_processes.member_nursery import MemberNursery
 from crash.cluster_processes.nemesis import KINDS, Fault, Places, Skies, plan_faults
+from crash.cluster_processes.run_report import RunPlan, RunReport
 from crash.cluster_processes.verdict import Violation, compare_replicas, judge
 from crash.cluster_processes.virtual_switch import VirtualSwitch, Weather, address_of
 from interop.kafka_peer import KafkaTools, KafkaUnavailableError
@@ -51,56 +52,6 @@ REST_S: Final = 150.0
 _TICK_S: Final = 0.05
 _TROUBLE: Final = ("Traceback", " ERROR ")
 _EXPECTED: Final = ("bytes free; appends are refused", "No space left on device")  # of a full disk
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
-    """What a run is to do."""
-
-    seed: int
-    faults: int
-    pause_s: float = 4.0
-    controllers: int = 3
-    kinds: tuple[str, ...] = tuple(KINDS)
-    durability: str = "disk"  # with `os`, a power cut must be found: the run proves itself
-
-    @property
-    def text(self) -> str:
-        """For `script/faults replay cluster-processes`."""
-        return f"{self.seed}/{self.faults}/{self.controllers}"
-
-
-@dataclass(slots=True, kw_only=True)
-class RunReport:
-    """What a run did, and what it found.
-
-    ended       brokers that ended by themselves, and what they said last
-    trouble     lines of the brokers' logs that nobody should see
-    rest_s      how long it took until all replicas were in sync after the last fault
-    """
-
-    faults: Counter[str] = field(default_factory=Counter)
-    sent: int = 0
-    acknowledged: int = 0
-    read: int = 0
-    commits: int = 0
-    errors: dict[str, int] = field(default_factory=dict)
-    starts: int = 0
-    ended: list[str] = field(default_factory=list)
-    trouble: list[str] = field(default_factory=list)
-    violations: list[Violation] = field(default_factory=list)
-    rest_s: float = 0.0
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.faults.items()))
-        return (
-            f"{self.faults.total()} faults ({kinds}); {self.acknowledged} of {self.sent} values "
-            f"acknowledged, errors {self.errors}; {self.read} offsets read, {self.commits} looks "
-            f"at commits; {self.starts} starts of brokers, {len(self.ended)} ended by themselves, "
-            f"{len(self.trouble)} lines of trouble; at rest after {self.rest_s:.0f} s; "
-            f"{len(self.violations)} violations; {self.seconds:.0f} s"
-        )
 
 
 class Campaign:

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -38,7 +38,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from crash.cluster_processes.verdict import CommitRead, Observations, Stored
+from crash.cluster_processes.ledger import Ledger
+from crash.cluster_processes.verdict import CommitRead, Stored
 from crash.cluster_processes.virtual_switch import die_with_parent, enter_namespace
 
 TOPIC: Final = "ledger"
@@ -77,74 +78,6 @@ class ClientPlan:
     @classmethod
     def decode(cls, text: str) -> ClientPlan:
         return cls(**json.loads(text))
-
-
-class Ledger:
-    """What all threads have seen. Any thread may call it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.seen = Observations()
-        self._values: dict[tuple[int, int], str] = {}
-
-    def sending(self, life: str, partition: int, value: str) -> None:
-        with self._lock:
-            self.seen.sent.setdefault((life, partition), []).append(value)
-            self.seen.unanswered += 1
-
-    def answered(self, stored: Stored | None, error: str = "") -> None:
-        with self._lock:
-            self.seen.unanswered -= 1
-            if stored is not None:
-                self.seen.acknowledged.append(stored)
-            else:
-                self.seen.errors[error] = self.seen.errors.get(error, 0) + 1
-
-    def read(self, stored: Stored) -> None:
-        with self._lock:
-            place = (stored.partition, stored.offset)
-            known = self._values.setdefault(place, stored.value)
-            if known != stored.value:
-                self.seen.conflicts.append((Stored(*place, known), stored))
-
-    def reset(self, text: str) -> None:
-        with self._lock:
-            self.seen.resets.append(text)
-
-    def commit_read(self, read: CommitRead) -> None:
-        with self._lock:
-            self.seen.commits.append(read)
-
-    def write(self, path: Path) -> None:
-        with self._lock:
-            seen = self.seen
-            seen.read = [Stored(*place, value) for place, value in self._values.items()]
-            path.write_text(encode_observations(seen))
-
-
-def encode_observations(seen: Observations) -> str:
-    fields: dict[str, Any] = asdict(seen)
-    fields["sent"] = [[life, part, values] for (life, part), values in seen.sent.items()]
-    fields["final"] = list(seen.final.items())
-    return json.dumps(fields)
-
-
-def decode_observations(text: str) -> Observations:
-    fields = json.loads(text)
-    return Observations(
-        sent={(life, partition): values for life, partition, values in fields["sent"]},
-        acknowledged=[Stored(*each) for each in fields["acknowledged"]],
-        read=[Stored(*each) for each in fields["read"]],
-        conflicts=[(Stored(*a), Stored(*b)) for a, b in fields["conflicts"]],
-        resets=fields["resets"],
-        commits=[CommitRead(*each) for each in fields["commits"]],
-        final={
-            partition: [(offset, value) for offset, value in records]
-            for partition, records in fields["final"]
-        },
-        errors=fields["errors"],
-        unanswered=fields["unanswered"],
-    )
 
 
 class Clients:
