@@ -176,10 +176,17 @@ class Clients:
                 except KafkaException as error:  # the library knows that it cannot be sent
                     ledger.answered(None, f"refused: {error.args[0].name()}")
                     fatal.set()
-            producer.poll(rng.expovariate(self._plan.per_second))
+            try:
+                producer.poll(rng.expovariate(self._plan.per_second))
+            except KafkaException as error:  # a fatal one, which the verdict wants to know of
+                ledger.fatal(f"{life}: {error.args[0].name()}: {error.args[0].str()}")
+                fatal.set()
         if fatal.is_set():
             producer.purge()
-        producer.flush(ANSWERS_S)
+        with contextlib.suppress(KafkaException):  # a fatal error is told once more
+            producer.flush(ANSWERS_S)
+        with contextlib.suppress(KafkaException):
+            producer.flush(ANSWERS_S)
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -294,7 +301,7 @@ class Clients:
         admin = AdminClient({**_NETWORK, "bootstrap.servers": self._plan.bootstrap})
         partitions = self._from([0] * self._plan.partitions)
         with contextlib.suppress(KafkaException):
-            admin.elect_leaders(ElectionType.PREFERRED, partitions, request_timeout=5).result(10)
+            admin.elect_leaders(ElectionType.PREFERRED, partitions).result(20)
 
     def _lagging(self) -> int:
         admin = AdminClient({**_NETWORK, "bootstrap.servers": self._plan.bootstrap})

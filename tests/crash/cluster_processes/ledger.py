@@ -39,6 +39,10 @@ class Ledger:
             if known != stored.value:
                 self.seen.conflicts.append((Stored(*place, known), stored))
 
+    def fatal(self, text: str) -> None:
+        with self._lock:
+            self.seen.fatal.append(text)
+
     def reset(self, text: str) -> None:
         with self._lock:
             self.seen.resets.append(text)
@@ -69,6 +73,7 @@ def decode_observations(text: str) -> Observations:
         read=[Stored(*each) for each in fields["read"]],
         conflicts=[(Stored(*a), Stored(*b)) for a, b in fields["conflicts"]],
         resets=fields["resets"],
+        fatal=fields["fatal"],
         commits=[CommitRead(*each) for each in fields["commits"]],
         final={
             partition: [(offset, value) for offset, value in records]

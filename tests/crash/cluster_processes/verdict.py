@@ -58,6 +58,7 @@ class Observations:
 
     sent        the values of each (producer life, partition), in order
     errors      why values were not acknowledged, by the name of the error
+    fatal       what ended a producer
     conflicts   an offset of which two readers saw different values while the run lasted
     final       each partition, read from the first record to the last after everything healed
     """
@@ -67,6 +68,7 @@ class Observations:
     read: list[Stored] = field(default_factory=list)
     conflicts: list[tuple[Stored, Stored]] = field(default_factory=list)
     resets: list[str] = field(default_factory=list)
+    fatal: list[str] = field(default_factory=list)
     commits: list[CommitRead] = field(default_factory=list)
     final: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
