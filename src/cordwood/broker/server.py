@@ -233,7 +233,10 @@ class BrokerServer:
     # --- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Listen. On return the address is known and clients are answered."""
+        """Listen. On return the address is known, and clients are answered.
+
+        A member of a cluster answers them once it knows the cluster; until then they wait.
+        """
         assert not self._is_started
         for acceptor in self._acceptors:
             acceptor.load_certificates()
@@ -274,10 +277,10 @@ class BrokerServer:
         self.services.start()
         self.authentications.start()
         self._start_tls()
-        for acceptor in self._acceptors:
-            self._control.call_soon(acceptor.start)
         if self._joining is not None and self.member is not None:
-            self._joining.start(self.member)
+            self._joining.start(self.member, self._start_accepting)
+        else:
+            self._start_accepting()
         if self.config.metrics_port is not None:
             self._endpoint = self._open_endpoint(identity)
         for acceptor in self._acceptors:
@@ -460,6 +463,10 @@ class BrokerServer:
             loop.stop()
         if self.member is not None:
             self.member.stop()
+
+    def _start_accepting(self) -> None:
+        for acceptor in self._acceptors:
+            self._control.call_soon(acceptor.start)
 
     def _stop_accepting(self) -> None:
         for acceptor in self._acceptors:

@@ -3,9 +3,11 @@
 1  logs are open; no log has a role
 2  register; the epoch of this life is synced before anything relies on it
 3  the first image that has this life: host what it assigns, remove what it does not
-4  ask to be unfenced: from here on the controllers elect this broker
+4  serve clients: before, the broker would tell them that their topics do not exist
+5  ask to be unfenced: from here on the controllers elect this broker
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -34,6 +36,7 @@ from cordwood.log.store.store import Store
 
 logger = logging.getLogger(__name__)
 
+_SAVE_PAUSE_S: Final = 1.0
 _PROTOCOLS: Final = {
     SecurityProtocol.PLAINTEXT: 0,
     SecurityProtocol.SSL: 1,
@@ -112,7 +115,9 @@ class ClusterJoining:
         self._member: ClusterMember | None = None
         self._epochs = BrokerEpochFile(store.file_system, store.path)
         self._saved_epoch = -1
+        self._has_told_of_saving = False
         self._has_hosted = False
+        self._when_ready: Callable[[], None] = lambda: None
         self._files = ThreadPoolExecutor(1, thread_name_prefix="cordwood-epoch")
         self.control = KraftControl(
             loop,
@@ -135,9 +140,10 @@ class ClusterJoining:
             ),
         )
 
-    def start(self, member: ClusterMember) -> None:
-        """The loops turn."""
+    def start(self, member: ClusterMember, when_ready: Callable[[], None]) -> None:
+        """The loops turn. `when_ready` is called in the control loop once clients can be served."""
         self._member = member
+        self._when_ready = when_ready
         self._loop.call_soon(self.control.start)
 
     # --- events of the control channel ---------------------------------------------------------
@@ -147,11 +153,26 @@ class ClusterJoining:
             try:
                 self._epochs.save(epoch)
             except OSError as error:
-                logger.error("the epoch of this broker could not be saved: %s", error)
+                if not self._has_told_of_saving:
+                    self._has_told_of_saving = True
+                    logger.error(
+                        "the epoch of this broker cannot be saved; it stays fenced and tries "
+                        "again: %s",
+                        error,
+                    )
+                self._loop.call_soon(partial(self._save_again, epoch))
                 return
             self._loop.call_soon(partial(self._saved, epoch))
 
-        self._files.submit(save)
+        self._submit(save)
+
+    def _save_again(self, epoch: int) -> None:
+        """On a full disk, for example. Until then this broker stays fenced."""
+        self._loop.call_later(_SAVE_PAUSE_S, partial(self._registered, epoch))
+
+    def _submit(self, job: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the broker stops
+            self._files.submit(job)
 
     def _saved(self, epoch: int) -> None:
         self._saved_epoch = epoch
@@ -174,6 +195,7 @@ class ClusterJoining:
     def _hosted(self) -> None:
         """In the control loop: what the first image assigns is open."""
         logger.info("the replicas of this broker are open; it asks to be unfenced")
+        self._when_ready()
         self.control.unfence()
 
     def _phase(self, phase: Phase) -> None:
@@ -196,7 +218,7 @@ class ClusterJoining:
                 logger.error("the epoch of this broker could not be withdrawn: %s", failure)
             self._loop.call_soon(partial(self._failed, error))
 
-        self._files.submit(withdraw)
+        self._submit(withdraw)
 
     # --- the end -----------------------------------------------------------------------------
 

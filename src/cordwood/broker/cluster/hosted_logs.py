@@ -10,10 +10,12 @@ loop: a leader need not wait until another topic is made.
 Only an image that has this life of the broker counts: an older one may lack topics that are here.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Final
 from uuid import UUID
 
 from cordwood.broker.cluster.topic_settings import topic_settings
@@ -30,6 +32,8 @@ from cordwood.log.topics.topic_hosting import HostedTopic
 from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
+
+_RETRY_S: Final = 2.0  # after a disk was full, for example
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,7 @@ class HostedLogs:
         self._log_moved = log_moved
         self._image = NO_METADATA
         self._by_log: dict[PartitionLog, PartitionReplica] = {}
+        self._troubles: dict[str, str] = {}  # topics and partitions that cannot be opened yet
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cordwood-hosting")
 
     def replica_of(self, log: PartitionLog) -> PartitionReplica | None:
@@ -152,12 +157,31 @@ class HostedLogs:
         for wanted in work.hosted:
             try:
                 logs = self._open(wanted)
-            except (CordwoodError, OSError):
-                logger.exception("topic %s could not be made or changed", wanted.name)
+            except (CordwoodError, OSError) as error:
+                self._failed(wanted, wanted.name, error)
             else:
+                self._troubles.pop(wanted.name, None)
                 self._loop.call_soon(partial(self._host, wanted.topic_id, logs))
         if when_hosted is not None:
             self._loop.call_soon(when_hosted)
+
+    def _failed(self, wanted: HostedTopic, what: str, error: Exception) -> None:
+        """In the thread: say so once, and try again later."""
+        if self._troubles.get(what) != str(error):
+            self._troubles[what] = str(error)
+            logger.error("%s cannot be made, opened or changed yet: %s", what, error)
+        self._loop.call_soon(partial(self._try_later, wanted.topic_id))
+
+    def _try_later(self, topic_id: UUID) -> None:
+        self._loop.call_later(_RETRY_S, partial(self._try_again, topic_id))
+
+    def _try_again(self, topic_id: UUID) -> None:
+        image = self._image
+        topic = image.topics.get(topic_id)
+        if topic is not None:
+            wanted = self._hosted(image, topic, self._here(topic))
+            with contextlib.suppress(RuntimeError):  # the broker stops
+                self._thread.submit(self._carry_out, _Work(hosted=[wanted], deleted=[]), None)
 
     def _open(self, wanted: HostedTopic) -> list[PartitionLog]:
         hosting = self._store.hosting
@@ -167,10 +191,13 @@ class HostedLogs:
         topic = hosting.host(wanted)
         logs: list[PartitionLog] = []
         for number in sorted(wanted.here):
+            what = f"{wanted.name}-{number}"
             try:
                 logs.append(topic.partition(number))
             except (CordwoodError, OSError) as error:
-                logger.error("%s-%d is offline: %s", wanted.name, number, error)
+                self._failed(wanted, what, error)
+            else:
+                self._troubles.pop(what, None)
         return logs
 
     def _host(self, topic_id: UUID, logs: Iterable[PartitionLog]) -> None:

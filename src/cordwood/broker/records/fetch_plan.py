@@ -52,6 +52,7 @@ class FetchPlan:
         "_client_id",
         "_fetcher",
         "_found",
+        "_is_again",
         "_is_committed",
         "_session",
         "_table",
@@ -76,9 +77,15 @@ class FetchPlan:
         session: Session,
         client_id: str | None,
         fetcher: Fetcher | None = None,
+        is_again: bool = False,
     ) -> None:
-        """`fetcher` is the follower that fetches; None: a consumer does."""
+        """`fetcher` is the follower that fetches; None: a consumer does.
+
+        `is_again`: the request was planned before and has waited since, so it is no news of the
+        follower.
+        """
         self._fetcher = fetcher
+        self._is_again = is_again
         self.parts: list[FetchedPart] = []
         self.logs: list[PartitionLog] = []
         self.marks: list[Offset] = []
@@ -211,6 +218,7 @@ class FetchPlan:
                 replica=fetcher.node_id,
                 broker_epoch=fetcher.broker_epoch,
                 bytes_max=max(min(part.max_bytes, self._bytes_left), 0),
+                is_again=self._is_again,
             )
         if read.error:
             self._add_error(part, ErrorCode(read.error))

@@ -18,8 +18,9 @@ from cordwood.cluster.replication.replica_fetch import (
     ReplicaError,
 )
 from cordwood.cluster.replication.replication_ports import ReplicaSite
-from cordwood.errors import RoleChangedError
+from cordwood.errors import DiskFullError, RoleChangedError
 from cordwood.quantities import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 
 FollowerChanged = Callable[[FollowerRole], None]
 
@@ -101,7 +102,11 @@ class PartitionReplica:
         self.follower.start()
 
     def _lead(self, image: PartitionImage) -> None:
-        """Have the log lead. One with damage leads only what is before it, if loss is accepted."""
+        """Have the log lead. One with damage leads only what is before it, if loss is accepted.
+
+        A full disk does not take the epoch, and without it the log must not lead. It tries again
+        until there is room, or another image gives it another role.
+        """
         replica, epoch = self.site.log.replica, image.leader_epoch
         damaged_from = replica.damaged_from
 
@@ -127,6 +132,10 @@ class PartitionReplica:
                 return
             if isinstance(start, RoleChangedError):
                 return
+            if _is_disk_full(start):
+                delay_s = self.site.node.config.backoff_ms / 1000
+                self.site.node.scheduler.call_later(delay_s, lambda: self._lead_again(epoch))
+                return
             if isinstance(start, Exception):
                 self.site.node.listener.stopped(
                     self.site.place, f"it cannot lead in epoch {epoch}: {start}"
@@ -142,6 +151,11 @@ class PartitionReplica:
             self.leader.advance()
 
         return led
+
+    def _lead_again(self, epoch: LeaderEpoch) -> None:
+        image = self.image
+        if not self._is_closed and image is not None and image.leader_epoch == epoch:
+            self._lead(image)
 
     def _end_role(self) -> None:
         leader, follower = self.leader, self.follower
@@ -203,3 +217,9 @@ class PartitionReplica:
         if epoch > self.leader_epoch:
             return ReplicaError.UNKNOWN_LEADER_EPOCH
         return ReplicaError.NOT_LEADER_OR_FOLLOWER
+
+
+def _is_disk_full(result: Offset | Exception) -> bool:
+    if isinstance(result, OSError):
+        return result.errno in FULL_DISK_ERRNOS
+    return isinstance(result, DiskFullError)
