@@ -67,7 +67,7 @@ def drain(
     """
     with open_cluster(at) as access:
         picture = access.picture()
-        _check_known(picture, node)
+        broker = _check_known(picture, node)
         planned = plan_drain(picture, node)
         moves = moves_of(picture.partitions, planned.assignment, access.sizes(picture))
         show_moves(moves, as_json=as_json)
@@ -79,10 +79,8 @@ def drain(
 
         def done() -> None:
             if not stuck:
-                say(
-                    f"broker {node} has no replicas. Stop it, then run: "
-                    f"cordwood cluster remove {node}"
-                )
+                stop = "Stop it, then run" if broker.is_alive else "Run"
+                say(f"broker {node} has no replicas. {stop}: cordwood cluster remove {node}")
 
         if not dry_run and moves:
             carry_out(access, moves, waits=wait, timeout_s=timeout_s, when_done=done)
