@@ -139,6 +139,7 @@ class LogDirectory:
         self.logs: dict[PartitionName, PartitionLog] = {}
         self.unopened: set[PartitionName] = set()  # partitions without records, not open
         self.offline: dict[PartitionName, Exception] = {}
+        self.futures: dict[PartitionName, PartitionLog] = {}  # new replicas beside the old ones
         self.meta: MetaProperties | None = None
         self._fs = fs
         self._clock = clock
