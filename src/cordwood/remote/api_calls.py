@@ -63,6 +63,9 @@ ALTER_PARTITION_REASSIGNMENTS: Final[
         control.AlterPartitionReassignmentsResponse,
     ]
 ] = Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+ALTER_REPLICA_LOG_DIRS: Final[
+    Api[control.AlterReplicaLogDirsRequestDict, control.AlterReplicaLogDirsResponse]
+] = Api(ApiKey.ALTER_REPLICA_LOG_DIRS)
 ELECT_LEADERS: Final[Api[control.ElectLeadersRequestDict, control.ElectLeadersResponse]] = Api(
     ApiKey.ELECT_LEADERS
 )

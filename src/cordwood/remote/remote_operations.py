@@ -29,6 +29,8 @@ _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 _PLACES_MAX: Final = 5_000  # of one request, so that a controller answers in time
 
+REBUILD_PATH: Final = "cordwood:rebuild"  # as in `broker.cluster.replica_directories`
+
 Place = tuple[str, int]
 
 
@@ -70,7 +72,6 @@ class RemoteReplica:
     size_bytes: int
     offset_lag: int
     is_future: bool
-    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +277,27 @@ class RemoteOperations:
             for topic in directory.topics
             for each in topic.partitions
         ]
+
+    def rebuild(self, node_id: int, topic: str, partition: int) -> int:
+        """Have a broker of ours fetch a replica anew; the error code, 0 if it began.
+
+        Kafka's brokers answer that they have no such log directory.
+        """
+        answer = self._cluster.broker(node_id).call(
+            api_calls.ALTER_REPLICA_LOG_DIRS(
+                {
+                    "dirs": [
+                        {
+                            "path": REBUILD_PATH,
+                            "topics": [{"name": topic, "partitions": [partition]}],
+                        }
+                    ]
+                }
+            )
+        )
+        [result] = answer.results
+        [code] = [each.error_code for each in result.partitions]
+        return code
 
     # --- moving ------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import typer
 
 from cordwood.cli.cluster.member_commands import drain, elect, remove
 from cordwood.cli.cluster.reassign_command import reassign
+from cordwood.cli.cluster.rebuild_command import rebuild
 from cordwood.cli.cluster.setup_commands import format_broker, join, set_up_controllers
 from cordwood.cli.cluster.status_command import status
 
@@ -25,6 +26,7 @@ for _name, _function in (
     ("drain", drain),
     ("elect", elect),
     ("remove", remove),
+    ("rebuild", rebuild),
     ("join", join),
     ("format", format_broker),
     ("controllers", set_up_controllers),

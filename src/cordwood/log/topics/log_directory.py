@@ -406,6 +406,12 @@ class LogDirectory:
 
     # --- the end -----------------------------------------------------------------------------
 
+    def close_futures(self) -> None:
+        """Give up new replicas that were not complete; the next start removes their files."""
+        while self.futures:
+            _, log = self.futures.popitem()
+            log.close(is_orderly=False)
+
     def close(self, *, is_clean: bool) -> None:
         """Release the lock. If `is_clean`, first write the checkpoints and the clean marker.
 
