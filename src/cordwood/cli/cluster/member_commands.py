@@ -139,7 +139,9 @@ def elect(
         raise typer.Exit(1)
 
 
-def remove(node: NodeArgument, *, at: AtOption = None, yes: YesOption = False) -> None:
+def remove(
+    node: NodeArgument, *, at: AtOption = None, yes: YesOption = False, as_json: JsonOption = False
+) -> None:
     """Have the controllers forget a broker that was drained and stopped.
 
     Refused while the broker is alive or has replicas. A broker that is removed can join again
@@ -163,7 +165,10 @@ def remove(node: NodeArgument, *, at: AtOption = None, yes: YesOption = False) -
             raise LogError(f"broker {node} is alive; stop it first, or it registers again")
         require_confirmation(f"Remove broker {node} from the cluster?", is_given=yes)
         access.operations.unregister(node)
-    say(f"removed broker {node}")
+    if as_json:
+        output_for(as_json=True).facts((), {"node_id": node, "state": "removed"})
+    else:
+        say(f"removed broker {node}")
 
 
 def _check_known(picture: ClusterPicture, node: int) -> BrokerPicture:

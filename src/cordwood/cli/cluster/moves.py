@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Annotated, Final
 
 import typer
@@ -136,7 +136,8 @@ def _still_moving(
     except BrokerRefusedError:
         return None
     except BrokerError:
-        access.reconnect()
+        with suppress(BrokerError):  # it is tried again
+            access.reconnect()
         return None
     return {
         place: found[place]

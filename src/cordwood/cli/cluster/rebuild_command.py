@@ -2,14 +2,15 @@
 
 import re
 import time
+from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
 
 from cordwood.cli.at.cluster_access import ClusterAccess, open_cluster
 from cordwood.cli.cluster.moves import TimeoutOption
-from cordwood.cli.options import AtOption, YesOption
-from cordwood.cli.render import progress_bar
+from cordwood.cli.options import AtOption, JsonOption, YesOption
+from cordwood.cli.render import output_for, progress_bar
 from cordwood.cli.terminal import require_confirmation, say
 from cordwood.cluster.operating.cluster_picture import PartitionPicture, Place
 from cordwood.errors import BrokerError, ConfigError, LogError, UnknownPartitionError
@@ -42,6 +43,7 @@ def rebuild(
         bool, typer.Option("--wait", help="Return when the new replica is in place and in sync.")
     ] = False,
     timeout_s: TimeoutOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Fetch a replica of a Cordwood broker anew from its leader, beside its old files.
 
@@ -70,11 +72,16 @@ def rebuild(
         if code:
             reason = _REFUSALS.get(code, f"error {code}")
             raise LogError(f"{place} on broker {broker} is not rebuilt: {reason}")
-        if not wait:
-            say("begun; the log of the broker says when it is done")
-            return
-        _await(access, place, broker, timeout_s)
-    say(f"the replica of {place} on broker {broker} is in place and in sync")
+        if wait:
+            _await(access, place, broker, timeout_s)
+    if as_json:
+        state = "in sync" if wait else "begun"
+        row = {"topic": place.topic, "partition": place.partition, "broker": broker, "state": state}
+        output_for(as_json=True).facts((), row)
+    elif wait:
+        say(f"the replica of {place} on broker {broker} is in place and in sync")
+    else:
+        say("begun; the log of the broker says when it is done")
 
 
 def _place(text: str) -> Place:
@@ -104,7 +111,8 @@ def _await(access: ClusterAccess, place: Place, broker: int, timeout_s: float | 
                 ]
                 is_in_sync = broker in _described(access, place).in_sync
             except BrokerError:
-                access.reconnect()
+                with suppress(BrokerError):  # it is tried again
+                    access.reconnect()
             else:
                 if not future and is_in_sync:
                     return

@@ -80,9 +80,10 @@ def status(
         while watch:
             time.sleep(interval_s)
             try:
+                access.reconnect()  # the broker that was asked may be gone
                 is_healthy = _show_once(access, as_json=as_json, is_watching=True)
             except CordwoodError as error:
-                say(f"cordwood: {error}")  # a broker restarts; the next look may find it
+                say(f"cordwood: {error}")  # the next look may find it
     if not is_healthy:
         raise typer.Exit(_EXIT_UNHEALTHY)
 
