@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from cordwood.errors import BrokerError, BrokerRefusedError, CordwoodError
+from cordwood.errors import BrokerError, BrokerRefusedError
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.remote import api_calls
@@ -387,12 +387,4 @@ def _partition(topic: str, each: cluster_messages.MetadataResponsePartitions) ->
         leader=each.leader_id,
         replicas=tuple(each.replica_nodes),
         in_sync=tuple(each.isr_nodes),
-    )
-
-
-def is_unavailable(error: CordwoodError) -> bool:
-    """Whether the controllers did not answer, so that it may work later."""
-    return isinstance(error, BrokerRefusedError) and error.code in (
-        ErrorCode.request_timed_out.name,
-        ErrorCode.not_controller.name,
     )
