@@ -7,6 +7,7 @@ from its leader. DescribeLogDirs shows it as a future replica until it is comple
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster.cluster_member import ClusterMember
@@ -73,7 +74,7 @@ class ReplicaDirectories:
                 later.resolve(_answer(codes))
 
         for place, found in wanted.items():
-            self._member.rebuilds.begin(found, lambda code, place=place: begun(place, code))
+            self._member.rebuilds.begin(found, partial(begun, place))
         return later
 
 

@@ -97,11 +97,23 @@ class ReplicaSwap:
                     f"the name {topic!r} is too long for a second directory; remove the files of "
                     "this replica while the broker is stopped, and it is filled again"
                 )
-            self._fs.make_directory(path)
-            write_file(self._fs, os.path.join(path, REBUILD_MARK), unique.encode())
+            self._make(name, directory.path, path, unique)
             log = self._opener.open_beside(directory, entry, number, path)
             directory.futures[name] = log
         return NewReplica(topic_id=topic_id, directory=directory, unique=unique, log=log)
+
+    def _make(self, name: tuple[str, int], directory: str, path: str, unique: str) -> None:
+        """A directory with our mark. It has its name only once the mark is on the disk.
+
+        Before that it is one that the next start removes.
+        """
+        staging = os.path.join(directory, deleted_directory_name(*name, uuid.uuid4().hex))
+        self._fs.make_directory(staging)
+        mark = os.path.join(staging, REBUILD_MARK)
+        write_file(self._fs, mark, unique.encode())
+        sync_file(self._fs, mark)
+        self._fs.sync_directory(staging)
+        self._fs.rename(staging, path)
 
     def give_up(self, new: NewReplica) -> None:
         """Remove a replica that is not needed any more. Safe to repeat."""
@@ -159,7 +171,6 @@ class ReplicaSwap:
         if not new.log.close():
             raise StorageError(f"{path} could not be synced")
         sync_file(self._fs, os.path.join(path, PARTITION_METADATA))
-        sync_file(self._fs, os.path.join(path, REBUILD_MARK))
         self._fs.sync_directory(path)
 
     def _rename(self, new: NewReplica) -> None:
@@ -187,6 +198,7 @@ class ReplicaSwap:
         mark = os.path.join(directory.path, partition_directory_name(*name), REBUILD_MARK)
         try:
             self._fs.rename(aside, gone)
+            self._fs.sync_directory(directory.path)  # the mark tells that it is ours: it goes last
             self._fs.remove(mark)
         except OSError as error:
             logger.warning("%s is removed at the next start: %s", aside, error)
@@ -224,6 +236,7 @@ def finish_swaps(fs: FileSystem, directory: str) -> None:
         live = os.path.join(directory, found[1])
         if _unique_of(fs, live) == found[2]:
             fs.remove_tree(os.path.join(directory, name))
+            fs.sync_directory(directory)
             fs.remove(os.path.join(live, REBUILD_MARK))
 
 

@@ -120,6 +120,10 @@ def values(log: PartitionLog) -> list[bytes | None]:
     return [record.value for record in log.read()]
 
 
+def is_following(bench: RebuildBench) -> bool:
+    return bench.node.replica.follower is not None
+
+
 def damaged(bench: RebuildBench) -> None:
     bench.node.log.replica._damage.first_offset = Offset(1)
 
@@ -145,11 +149,11 @@ def test_a_sound_replica_follows_until_the_copy_has_caught_up() -> None:
     rebuild = bench.rebuild()
     bench.answer_bounds()
 
-    assert bench.node.replica.follower is not None  # it still fetches
+    assert is_following(bench)  # it still fetches
     bench.high_watermark = 2
     bench.answer_copy(2)
 
-    assert bench.node.replica.follower is None
+    assert not is_following(bench)
     assert rebuild.phase is Phase.COPYING  # the leader counts four records of this replica
     bench.high_watermark = 4
     bench.node.scheduler.advance(0.1)
@@ -168,10 +172,10 @@ def test_a_sound_replica_goes_on_if_the_new_one_does_not_reach_its_end_soon() ->
         bench.node.scheduler.advance(0.02)
         if bench.copies:
             bench.answer_copy()
-        if bench.node.replica.follower is not None:
+        if is_following(bench):
             break
 
-    assert bench.node.replica.follower is not None
+    assert is_following(bench)
     assert rebuild.phase is Phase.COPYING
     assert not bench.outcomes
 
@@ -180,7 +184,7 @@ def test_a_damaged_replica_is_swapped_only_when_no_clean_election_takes_it() -> 
     bench = RebuildBench(old_values=4)
     damaged(bench)
     rebuild = bench.rebuild()
-    assert bench.node.replica.follower is None  # it does not fetch with a damaged log
+    assert not is_following(bench)  # it does not fetch with a damaged log
     bench.answer_bounds()
     bench.high_watermark = 2
     bench.answer_copy(2)
@@ -218,7 +222,7 @@ def test_a_leader_that_lost_records_does_not_replace_the_last_copy() -> None:
     assert isinstance(reason, str)
     assert "ends at 3, before the committed end 4" in reason
     assert not bench.node.log.is_closed
-    assert bench.node.replica.follower is not None
+    assert is_following(bench)
 
 
 def test_an_operator_may_accept_that_the_leader_has_less() -> None:

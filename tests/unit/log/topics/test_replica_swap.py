@@ -106,7 +106,7 @@ def test_the_new_replica_is_read_from_the_place_of_the_old_one() -> None:
         assert store.damages() == []
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_power_cut_at_any_moment_leaves_the_old_replica_or_the_new_one(seed: int) -> None:
     fs = SimulatedFileSystem()
     rng = Random(seed)
