@@ -23,7 +23,7 @@ import re
 import uuid
 from typing import Final
 
-from cordwood.errors import StorageError
+from cordwood.errors import FormatError, StorageError
 from cordwood.format.file_names import (
     PARTITION_METADATA,
     DirectoryState,
@@ -208,36 +208,45 @@ class ReplicaSwap:
 
 
 def finish_swaps(fs: FileSystem, directory: str) -> None:
-    """Finish or undo what an earlier process began. Before the partitions are looked for."""
+    """Finish or undo what an earlier process began. Before the partitions are looked for.
+
+    What the disk does not let us do is left for the next start.
+    """
     names = {entry.name for entry in fs.list(directory) if entry.is_directory}
-    is_changed = False
-    for name in sorted(names):
-        found = _MARKED.fullmatch(name)
-        if found is None or found[3] != DirectoryState.FUTURE:
-            continue
-        path, live = os.path.join(directory, name), os.path.join(directory, found[1])
-        if _unique_of(fs, path) != found[2]:
-            continue  # Kafka's, or not ours in another way
-        aside = f"{found[1]}.{found[2]}-{DirectoryState.STRAY}"
-        if found[1] not in names and aside in names:
-            logger.warning("%s takes its place now: the new replica is complete", path)
-            fs.rename(path, live)
-            names.add(found[1])
-        else:
-            logger.info("%s is removed: the new replica was not complete", path)
-            fs.remove_tree(path)
-        is_changed = True
-    if is_changed:
+    marked = [found for name in sorted(names) if (found := _MARKED.fullmatch(name)) is not None]
+    for state, finish in ((DirectoryState.FUTURE, _finish), (DirectoryState.STRAY, _tidy)):
+        for found in marked:
+            if found[3] == state:
+                try:
+                    finish(fs, directory, names, found)
+                except (OSError, FormatError) as error:
+                    path = os.path.join(directory, found[0])
+                    logger.warning("%s is looked at again at the next start: %s", path, error)
+
+
+def _finish(fs: FileSystem, directory: str, names: set[str], future: re.Match[str]) -> None:
+    """Swap a complete new replica in; remove one that is not complete."""
+    path, live = os.path.join(directory, future[0]), os.path.join(directory, future[1])
+    if _unique_of(fs, path) != future[2]:
+        return  # it is Kafka's
+    aside = f"{future[1]}.{future[2]}-{DirectoryState.STRAY}"
+    if future[1] not in names and aside in names:
+        logger.warning("%s takes its place now: the new replica is complete", path)
+        fs.rename(path, live)
+        names.add(future[1])
+    else:
+        logger.info("%s is removed: the new replica was not complete", path)
+        fs.remove_tree(path)
+    fs.sync_directory(directory)
+
+
+def _tidy(fs: FileSystem, directory: str, names: set[str], stray: re.Match[str]) -> None:
+    """Remove the old replica after the new one took its place."""
+    live = os.path.join(directory, stray[1])
+    if stray[1] in names and _unique_of(fs, live) == stray[2]:
+        fs.remove_tree(os.path.join(directory, stray[0]))
         fs.sync_directory(directory)
-    for name in sorted(names):
-        found = _MARKED.fullmatch(name)
-        if found is None or found[3] != DirectoryState.STRAY or found[1] not in names:
-            continue
-        live = os.path.join(directory, found[1])
-        if _unique_of(fs, live) == found[2]:
-            fs.remove_tree(os.path.join(directory, name))
-            fs.sync_directory(directory)
-            fs.remove(os.path.join(live, REBUILD_MARK))
+        fs.remove(os.path.join(live, REBUILD_MARK))
 
 
 def _unique_of(fs: FileSystem, path: str) -> str | None:
