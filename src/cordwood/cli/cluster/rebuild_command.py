@@ -60,6 +60,8 @@ def rebuild(
     place = _place(partition)
     with open_cluster(at) as access:
         found = _described(access, place)
+        if not access.operations.has_controllers:
+            raise LogError("the broker is alone: there is no other replica to copy from")
         if broker not in found.replicas:
             held = ", ".join(map(str, found.replicas))
             raise ConfigError("--broker", broker, f"has no replica of {place}; {held} have one")

@@ -44,6 +44,10 @@ def test_one_broker_has_nowhere_to_move_to(cli: CommandLine, broker: cordwood.Br
     elected = cli("cluster", "elect")
     joined = cli("cluster", "join", "--dir", "new", "--node-id", "7")
 
+    rebuilt = cli("cluster", "rebuild", "orders-0", "--broker", str(node), "--yes")
+
+    assert rebuilt.code == 1
+    assert "there is no other replica to copy from" in rebuilt.err
     assert drained.code == 1
     assert "orders-0 cannot leave broker" in drained.err
     assert removed.code == 1
@@ -66,6 +70,7 @@ def test_one_broker_has_nowhere_to_move_to(cli: CommandLine, broker: cordwood.Br
         (["reassign", "--plan", "nowhere.json"], "nowhere.json: No such file"),
         (["drain", "77"], "is not a broker of this cluster"),
         (["elect", "--unclean"], "--unclean needs --topic"),
+        (["rebuild", "orders", "--broker", "1"], "must be a topic and a partition"),
     ],
 )
 def test_wrong_words_are_refused_with_advice(
