@@ -64,8 +64,8 @@ COMMANDS: Final = tuple(
         ),
         (
             "cluster",
-            "commands.cluster:cluster_app",
-            "Set up the nodes of a cluster.",
+            "cluster.cluster_command:cluster_app",
+            "Set up a cluster, show its state, and move its partitions.",
         ),
         (
             "quotas",

@@ -1,7 +1,7 @@
 """Every API that is known, and its versions: the only tables of them.
 
-`API_CATALOG` has the APIs that every broker serves, `CLUSTER_CATALOG` those that a broker among
-brokers sends to the controllers, for itself or for a client.
+`API_CATALOG` has the APIs that every broker serves, `CLUSTER_CATALOG` those that only a broker
+among brokers has: it sends them to the controllers, for itself or for a client, or serves them.
 
 The ranges are those of Apache Kafka 4.3. A request outside its range is never decoded: its
 connection is closed. Only ApiVersions is answered, with the versions that are served.
@@ -48,6 +48,7 @@ class ApiKey(IntEnum):
     DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
@@ -183,6 +184,7 @@ CLUSTER_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
     {
         api.key: api
         for api in (
+            _api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, 2),
             _api(ApiKey.ELECT_LEADERS, 0, 2, 2),
             _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0),
             _api(ApiKey.DESCRIBE_QUORUM, 0, 2, 0),

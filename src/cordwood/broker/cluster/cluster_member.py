@@ -15,6 +15,7 @@ from cordwood.broker.cluster.hosted_logs import HostedLogs
 from cordwood.broker.cluster.image_view import ImageView
 from cordwood.broker.cluster.loop_control import LoopControl
 from cordwood.broker.cluster.replica_disk import ReplicaDisk
+from cordwood.broker.cluster.replica_rebuilds import ReplicaRebuilds
 from cordwood.broker.cluster.replica_transport import PeerTransport
 from cordwood.broker.cluster.shard_leadership import ShardLeadership, ShardOwner
 from cordwood.broker.cluster_identity import ClientListener
@@ -68,6 +69,7 @@ class ClusterMember:
         self._when_disk_failed = when_disk_failed
         self._has_failed = False
         self._node_id = node_id
+        self.data_directories = frozenset(store.data_dirs)
         self._control = control
         self._home = control_loop
         self._data = data_loop
@@ -82,6 +84,19 @@ class ClusterMember:
             BrokerPeers, image=lambda: control.image, listener=listener, target_of=target_of
         )
         self._peers = self.peers_in(data_loop, "fetcher")
+        self._copy_peers = self.peers_in(data_loop, "rebuild")
+        self.rebuilds = ReplicaRebuilds(
+            store.hosting.swaps,
+            PeerTransport(
+                self._copy_peers,
+                node_id=node_id,
+                topic_name=lambda place: self.view.name_of(place.topic_id),
+            ),
+            loop=data_loop,
+            topic_name=self.view.name_of,
+            when_replaced=self._replaced,
+            when_failed=self.stopped,
+        )
         self._disk = ReplicaDisk(data_loop, syncs, after_job=self._after_job)
         self._replicas = NodeReplicas(
             NodePorts(
@@ -96,9 +111,11 @@ class ClusterMember:
                 scheduler=data_loop,
                 listener=self,
                 config=replication_config(config),
+                rebuild=self.rebuilds.want,
             ),
             when_moved=self._high_watermark_moved,
         )
+        self.rebuilds.serve(self._replicas)
         self.hosted = HostedLogs(
             store,
             self._replicas,
@@ -148,13 +165,16 @@ class ClusterMember:
             self._home.call_soon(when_hosted)
 
         self.hosted.apply(image, None if when_hosted is None else hosted)
+        self.rebuilds.image_changed()
         self.groups.look_at_all()
         self.transactions.look_at_all()
 
     def end_roles(self) -> None:
         """Lead and follow no more. In the data loop, before the store closes."""
+        self.rebuilds.stop()
         self._replicas.close()
         self._peers.close()
+        self._copy_peers.close()
 
     def stop(self) -> None:
         """Finish disk work. Called when the loops have ended, from another thread."""
@@ -168,6 +188,11 @@ class ClusterMember:
         self.stopped_replicas[place] = reason
         name = self.view.name_of(place.topic_id) or place.topic_id
         logger.error("the replica of %s-%d stopped: %s", name, place.partition, reason)
+
+    def _replaced(self, place: PartitionPlace, log: PartitionLog) -> None:
+        """Another log took the place of a replica's."""
+        self.stopped_replicas.pop(place, None)
+        self.hosted.replaced(place, log)
 
     def _log_moved(self, replica: PartitionReplica) -> None:
         log = replica.site.log
@@ -241,6 +266,14 @@ class ClusterMember:
 
     def replica_of(self, log: PartitionLog) -> PartitionReplica | None:
         return self.hosted.replica_of(log)
+
+    def place_of(self, topic: str, partition: int) -> PartitionPlace | None:
+        """The partition, if this broker has a replica of it. Any thread may ask."""
+        found = self._control.image.topic(topic)
+        image = None if found is None else found.partitions.get(partition)
+        if found is None or image is None or self._node_id not in image.replicas:
+            return None
+        return PartitionPlace(found.topic_id, partition)
 
     def name_of(self, topic_id: UUID) -> str | None:
         return self.view.name_of(topic_id)

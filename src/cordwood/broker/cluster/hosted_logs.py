@@ -200,6 +200,10 @@ class HostedLogs:
                 self._troubles.pop(what, None)
         return logs
 
+    def replaced(self, place: PartitionPlace, log: PartitionLog) -> None:
+        """In the data loop: `log` took the place of the log of a replica."""
+        self._host(place.topic_id, [log])
+
     def _host(self, topic_id: UUID, logs: Iterable[PartitionLog]) -> None:
         """In the data loop: the logs are open."""
         for log in logs:

@@ -9,6 +9,7 @@ from cordwood.broker.cluster_view import (
     BrokerAddress,
     CoordinatorKind,
     PartitionView,
+    RegisteredBroker,
     TopicView,
 )
 from cordwood.cluster.image.broker_image import BrokerImage
@@ -60,6 +61,14 @@ class ImageView:
         image = self._image()
         found = (_address(broker, here) for broker in image.brokers.values())
         return [address for address in found if address is not None]
+
+    def registered(self, here: ClientListener) -> list[RegisteredBroker]:
+        found = ((broker, _place(broker, here)) for broker in self._image().brokers.values())
+        return [
+            RegisteredBroker(address, broker.is_fenced)
+            for broker, address in found
+            if address is not None
+        ]
 
     def addresses(self, node_ids: Collection[int], here: ClientListener) -> list[BrokerAddress]:
         """Where the clients of the listener `here` reach these brokers."""
@@ -138,8 +147,10 @@ class ImageView:
 
 def _address(broker: BrokerImage, here: ClientListener) -> BrokerAddress | None:
     """Where a broker is reached by clients of a listener; None if it is fenced or lacks it."""
-    if broker.is_fenced:
-        return None
+    return None if broker.is_fenced else _place(broker, here)
+
+
+def _place(broker: BrokerImage, here: ClientListener) -> BrokerAddress | None:
     endpoint = broker.endpoint(here.name)
     if endpoint is None:
         return None

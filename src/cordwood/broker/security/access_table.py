@@ -149,6 +149,9 @@ DESCRIBE_TOPIC_PARTITIONS_TOPIC: Final = _need("DescribeTopicPartitions", _DESCR
 ALTER_PARTITION_REASSIGNMENTS: Final = _need(
     "AlterPartitionReassignments", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True
 )
+ALTER_REPLICA_LOG_DIRS: Final = _need(
+    "AlterReplicaLogDirs", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True
+)
 ELECT_LEADERS: Final = _need("ElectLeaders", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True)
 DESCRIBE_QUORUM: Final = _need("DescribeQuorum", _DESCRIBE, _CLUSTER, Shown.REQUEST)
 UPDATE_FEATURES: Final = _need("UpdateFeatures", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True)

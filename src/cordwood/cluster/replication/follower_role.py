@@ -72,12 +72,16 @@ class FollowerRole:
     def start(self) -> None:
         """Begin. What an earlier role left unsynced is synced first.
 
-        A log with damage is filled again from where the leader's log starts.
+        A log with damage is fetched anew, from where the leader's log starts.
         """
-        if self.site.log.replica.damaged_from is not None:
-            self._ask_bounds(self._fill_again)
-        else:
+        if self.site.log.replica.damaged_from is None:
             self._sync_then(self._ready)
+        elif self.site.node.rebuild is not None:
+            self.stop_reason = "its log is damaged, and it is fetched anew"
+            self._set(Phase.STOPPED)
+            self.site.node.rebuild(self.site.place)
+        else:
+            self._ask_bounds(self._fill_again)
 
     def end(self) -> None:
         """The role is over; answers that still come are ignored."""

@@ -49,6 +49,7 @@ class PartitionReplica:
         self._follower_changed = follower_changed
         self._when_moved = when_moved
         self._is_closed = False
+        self._is_set_aside = False
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
@@ -90,7 +91,7 @@ class PartitionReplica:
             self._lead(image)
             return
         log.replica.follow(epoch)
-        if node_id not in image.replicas or image.leader == NO_LEADER:
+        if node_id not in image.replicas or image.leader == NO_LEADER or self._is_set_aside:
             return
         self.follower = FollowerRole(
             self.site,
@@ -165,6 +166,22 @@ class PartitionReplica:
         if follower is not None:
             follower.end()
             self._follower_changed(follower)
+
+    def set_aside(self) -> None:
+        """Follow no more: another log is about to take the place of this one."""
+        self._is_set_aside = True
+        follower, self.follower = self.follower, None
+        if follower is not None:
+            follower.end()
+            self._follower_changed(follower)
+
+    def resume(self) -> None:
+        """Follow again, if the image says so: no other log takes its place."""
+        if self._is_set_aside:
+            self._is_set_aside = False
+            image = self.image
+            if not self._is_closed and image is not None and image.leader != self.site.node.node_id:
+                self._change_role(image)
 
     def close(self) -> None:
         """Give up the role: the node stops, or the replica was moved away."""

@@ -39,6 +39,7 @@ from cordwood.log.topics.directory_listing import FoundPartition, find_partition
 from cordwood.log.topics.log_directory import LogDirectory, PartitionName
 from cordwood.log.topics.offsets_topic import OFFSETS_CONFIG
 from cordwood.log.topics.partition_opener import PartitionOpener
+from cordwood.log.topics.replica_swap import finish_swaps
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
 from cordwood.log.transactions.transaction_topic import TRANSACTIONS_CONFIG
@@ -107,6 +108,7 @@ class StoreOpening:
 
     def _find_partitions(self) -> None:
         for directory in self._directories:
+            finish_swaps(self._fs, directory.path)
             found = find_partitions(self._fs, directory.path)
             for leftover in found.deleted:
                 self._remove(os.path.join(directory.path, leftover))

@@ -194,6 +194,12 @@ class Topic(Generic[LogT]):
         """Whether the partition can be used. False: it is offline, or there is none."""
         return number in self._logs or number in self._unopened
 
+    def replace_log(self, number: int, log: LogT) -> None:
+        """Called by the store after another log took the place of one."""
+        with self._opening:
+            self._logs[number] = log
+            self._unopened.discard(number)
+
     def add_log(self, number: int, log: LogT) -> None:
         """Called by a read-only store when it found a new partition."""
         self._logs[number] = log

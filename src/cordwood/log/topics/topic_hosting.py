@@ -17,6 +17,7 @@ from cordwood.log.rules.topic_config import TopicConfig, canonical_texts
 from cordwood.log.topics.catalog_files import CatalogKeeper
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.partition_opener import PartitionOpener
+from cordwood.log.topics.replica_swap import ReplicaSwap
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
 from cordwood.log.topics.topic_registry import TopicRegistry
@@ -59,6 +60,7 @@ class TopicHosting:
         self._directories = directories
         self._catalog = catalog
         self._opener = opener
+        self.swaps = ReplicaSwap(registry, directories=directories, catalog=catalog, opener=opener)
 
     def host(self, wanted: HostedTopic) -> Topic[PartitionLog]:
         """Have exactly the partitions of `wanted` here.

@@ -110,6 +110,52 @@ class AlterPartitionReassignmentsResponseDict(TypedDict, total=False):
     error_message: str | None
     responses: Sequence[AlterPartitionReassignmentsResponseResponsesDict]
 
+class AlterReplicaLogDirsRequestTopics:
+    name: str
+    partitions: tuple[int, ...]
+
+class AlterReplicaLogDirsRequestDirs:
+    path: str
+    topics: tuple[AlterReplicaLogDirsRequestTopics, ...]
+
+class AlterReplicaLogDirsRequest:
+    dirs: tuple[AlterReplicaLogDirsRequestDirs, ...]
+
+class AlterReplicaLogDirsRequestTopicsDict(TypedDict, total=False):
+    name: str
+    partitions: Sequence[int]
+
+class AlterReplicaLogDirsRequestDirsDict(TypedDict, total=False):
+    path: str
+    topics: Sequence[AlterReplicaLogDirsRequestTopicsDict]
+
+class AlterReplicaLogDirsRequestDict(TypedDict, total=False):
+    dirs: Sequence[AlterReplicaLogDirsRequestDirsDict]
+
+class AlterReplicaLogDirsResponsePartitions:
+    partition_index: int
+    error_code: int
+
+class AlterReplicaLogDirsResponseResults:
+    topic_name: str
+    partitions: tuple[AlterReplicaLogDirsResponsePartitions, ...]
+
+class AlterReplicaLogDirsResponse:
+    throttle_time: int
+    results: tuple[AlterReplicaLogDirsResponseResults, ...]
+
+class AlterReplicaLogDirsResponsePartitionsDict(TypedDict, total=False):
+    partition_index: int
+    error_code: int
+
+class AlterReplicaLogDirsResponseResultsDict(TypedDict, total=False):
+    topic_name: str
+    partitions: Sequence[AlterReplicaLogDirsResponsePartitionsDict]
+
+class AlterReplicaLogDirsResponseDict(TypedDict, total=False):
+    throttle_time: int
+    results: Sequence[AlterReplicaLogDirsResponseResultsDict]
+
 class DescribeQuorumRequestPartitions:
     partition_index: int
 
