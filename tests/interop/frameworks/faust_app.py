@@ -1,21 +1,20 @@
 """Faust: an agent that counts the records of each key in a table, with its changelog topic."""
 
-import asyncio
 import sys
 
 import faust
 
-count = int(sys.argv[2])
+servers, count, state = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 app = faust.App(
     "faust",
-    broker=f"kafka://{sys.argv[1]}",
+    broker=f"kafka://{servers}",
     store="memory://",
-    datadir=sys.argv[3],
+    datadir=state,
     topic_partitions=2,
-    value_serializer="json",
+    topic_replication_factor=1,
     web_enabled=False,
 )
-orders = app.topic("orders", key_type=str, value_type=dict)
+orders = app.topic("orders", key_type=str, key_serializer="raw", value_serializer="json")
 totals = app.Table("totals", default=int, partitions=2)
 seen = []
 
@@ -27,6 +26,7 @@ async def tally(stream: faust.Stream) -> None:
         seen.append(totals[key])
         if len(seen) == count:
             print(sorted(seen), flush=True)
+            app.loop.call_later(0.5, app.loop.stop)  # after the changelog was written
 
 
 @app.task
@@ -35,12 +35,4 @@ async def send() -> None:
         await orders.send(key=f"user:{n % 2}", value={"amount": n})
 
 
-async def main() -> None:
-    async with asyncio.timeout(90):
-        await app.start()
-        while len(seen) < count:
-            await asyncio.sleep(0.1)
-    await app.stop()
-
-
-asyncio.get_event_loop_policy().get_event_loop().run_until_complete(main())
+faust.Worker(app, loglevel="WARNING", redirect_stdouts=False).execute_from_commandline()

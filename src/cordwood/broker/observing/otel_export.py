@@ -134,7 +134,7 @@ def _data(family: Family, begun_ns: int, now_ns: int) -> Sum | Gauge | Histogram
             attributes=dict(sample.labels),
             start_time_unix_nano=begun_ns if family.type == "counter" else None,
             time_unix_nano=now_ns,
-            value=sample.value,
+            value=float(sample.value),  # a series keeps one type
         )
         for sample in family.samples
         if not sample.name.endswith(_CREATED)

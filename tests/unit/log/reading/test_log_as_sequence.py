@@ -96,13 +96,13 @@ def test_other_libraries_read_a_log_in_one_line(log: cordwood.PartitionLog) -> N
 
 
 def test_polars_reads_a_log(log: cordwood.PartitionLog) -> None:
-    polars = pytest.importorskip("polars")
+    import polars
 
     assert polars.DataFrame(log)["offset"].sum() == sum(range(COUNT))
 
 
 def test_duckdb_reads_a_log(log: cordwood.PartitionLog) -> None:
-    duckdb = pytest.importorskip("duckdb")
+    import duckdb
     orders = log.arrow_reader(columns=["offset"])
 
     assert duckdb.sql("select sum(offset) from orders").fetchone() == (sum(range(COUNT)),)
