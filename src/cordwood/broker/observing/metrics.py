@@ -55,7 +55,7 @@ class BrokerMetrics:
             RequestCollector(broker),
             SecurityCollector(broker),
             ClusterCollector(broker),
-            StoreCollector(broker.store),
+            StoreCollector(broker.store, transactions=broker.transactions),
             TlsCollector(broker),
             ClientCollector(broker),
         )

@@ -10,6 +10,7 @@ from cordwood.broker.security.client_quotas import QuotaCounts
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.telemetry.client_metrics import ClientMetrics
 from cordwood.log.store.store import Store
+from cordwood.log.transactions.transaction_requests import CoordinatedTransactions
 from cordwood.value_class import dataclass, field
 
 
@@ -62,6 +63,7 @@ class ObservedBroker:
     hosts                  names that clients use for this broker
     clients                the metrics that clients send; None: they are not asked for them
     cluster                the replicas of a member of a cluster; None: the broker is alone
+    transactions           those that are coordinated here; None: those of the store
     """
 
     store: Store
@@ -81,6 +83,7 @@ class ObservedBroker:
     audit: Callable[[], AuditCounts] | None = None
     cluster: Callable[[], ClusterFacts] | None = None
     clients: ClientMetrics | None = None
+    transactions: CoordinatedTransactions | None = None
 
 
 def groups_of(store: Store) -> list[GroupFacts]:
