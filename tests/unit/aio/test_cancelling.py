@@ -41,7 +41,8 @@ def test_a_cancelled_anext_loses_nothing_and_the_follower_goes_on(tmp_path: Path
     async def main() -> None:
         async with cordwood.aio.open(tmp_path) as store:
             topic = await store.create_topic("t", partitions=2)
-            for records in (topic.follow("start"), topic[0].follow(0)):
+            every: tuple[Any, ...] = (topic.follow("start"), topic[0].follow(0))
+            for records in every:
                 for _ in range(3):
                     with pytest.raises(TimeoutError):
                         await asyncio.wait_for(anext(records), 0.005)
@@ -82,7 +83,7 @@ def test_two_tasks_do_not_share_an_iterator(tmp_path: Path) -> None:
     async def main() -> None:
         async with cordwood.aio.open(tmp_path) as store:
             records = (await store.create_topic("t"))[0].follow()
-            first = asyncio.create_task(anext(records))  # type: ignore[arg-type]
+            first = asyncio.create_task(anext(records))
             await asyncio.sleep(0)
             with pytest.raises(RuntimeError, match="give each its own iterator"):
                 await anext(records)
@@ -263,13 +264,14 @@ def _use_in_child(store: Any, topic: Any, answers: "multiprocessing.Queue[str]")
     asyncio.events._set_running_loop(None)  # the child was forked inside a loop
 
     async def use() -> None:
-        for call in (
+        calls: tuple[Callable[[], Awaitable[Any]], ...] = (
             lambda: topic.append(b"x"),
             lambda: topic.append_many([(None, b"x")]),
             lambda: store.call(len, ""),
             lambda: anext(topic[0].read()),
             lambda: store.group("g").commit({("t", 0): 1}),
-        ):
+        )
+        for call in calls:
             try:
                 await call()
             except ForkedStoreError as error:
@@ -330,7 +332,7 @@ def test_unused_partitions_are_opened_by_a_thread(tmp_path: Path) -> None:
             before.create_topic("t", partitions=3)
         async with cordwood.aio.open(tmp_path) as store:
             topic = store["t"]
-            opened_by = []
+            opened_by: list[str] = []
             topic.topic._open_log = _noting(topic.topic._open_log, opened_by)
             await topic.append(b"1", partition=2)
             with pytest.raises(UnknownPartitionError):

@@ -144,8 +144,7 @@ def test_tasks_and_threads_share_the_partitions_while_readers_come_and_go(tmp_pa
             async def work(number: int) -> None:
                 # Each leaves after a while, and another one takes its place.
                 while True:
-                    options = {"idle_timeout_ms": 200}
-                    async with store.group("g").reader("orders", **options) as reader:
+                    async with store.group("g").reader("orders", idle_timeout_ms=200) as reader:
                         count = 0
                         async for record in reader:
                             handled[int(record.value or b"")] += 1
@@ -177,7 +176,7 @@ def test_a_reader_that_waits_needs_no_thread_and_is_woken_at_once(tmp_path: Path
     async def main() -> None:
         async with cordwood.aio.open(tmp_path, threads=1) as store:
             topic = await _fill(store, partitions=8, count=0)
-            found: asyncio.Queue[bytes] = asyncio.Queue()
+            found: asyncio.Queue[bytes | None] = asyncio.Queue()
 
             async def work() -> None:
                 async with store.group("g").reader("orders") as reader:
@@ -224,10 +223,10 @@ def test_a_deleted_topic_and_wrong_names_are_refused(tmp_path: Path) -> None:
                 async with store.group("g").reader("others"):
                     pass
             with pytest.raises(ConfigError, match="idle_timeout_ms = soon"):
-                store.group("g").reader("orders", idle_timeout_ms="soon")
+                store.group("g").reader("orders", idle_timeout_ms="soon")  # type: ignore[arg-type]
             for wrong, error in ((b"g", TypeError), ("", ConfigError), ("x" * 40_000, ConfigError)):
                 with pytest.raises(error):
-                    store.group(wrong)
+                    store.group(wrong)  # type: ignore[arg-type]
             with pytest.raises(RuntimeError, match="async with"):
                 await anext(store.group("g").reader("orders"))
             async with cordwood.aio.open(tmp_path, read_only=True) as beside:

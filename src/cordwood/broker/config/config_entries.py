@@ -229,9 +229,10 @@ def subscription_entries(
     """Every key of a subscription to client metrics; `texts` are those that are set."""
     entries = []
     for name, key in keys.items():
-        synonyms = (Synonym(name=name, value=key.default_text, source=ConfigSource.DEFAULT),)
+        default = Synonym(name=name, value=key.default_text, source=ConfigSource.DEFAULT)
+        synonyms: tuple[Synonym, ...] = (default,)
         if name in texts:
             own = Synonym(name=name, value=texts[name], source=ConfigSource.CLIENT_METRICS)
-            synonyms = (own, *synonyms)
+            synonyms = (own, default)
         entries.append(ConfigEntry(key=key, synonyms=synonyms, is_read_only=False))
     return entries

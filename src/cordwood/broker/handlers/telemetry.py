@@ -53,7 +53,7 @@ class TelemetryHandler:
             "client_instance_id": instance_id,
             "subscription_id": instance.subscription_id,
             "accepted_compression_types": [int(codec) for codec in ACCEPTED_CODECS],
-            "push_interval_ms": instance.interval_ms,
+            "push_interval": instance.interval_ms,
             "telemetry_max_bytes": self._clients.bytes_max,
             # Counters from their start, as Prometheus wants them: a lost push loses nothing.
             "delta_temporality": False,

@@ -132,7 +132,7 @@ def _data(family: Family, begun_ns: int, now_ns: int) -> Sum | Gauge | Histogram
     points = [
         NumberDataPoint(
             attributes=dict(sample.labels),
-            start_time_unix_nano=begun_ns if family.type == "counter" else None,
+            start_time_unix_nano=begun_ns if family.type == "counter" else 0,
             time_unix_nano=now_ns,
             value=float(sample.value),  # a series keeps one type
         )

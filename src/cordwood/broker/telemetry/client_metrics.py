@@ -219,7 +219,7 @@ def shown_name(name: str, *, is_counter: bool) -> str:
 
 
 def _labels(point: Point) -> Labels:
-    labels = {}
+    labels: dict[str, str] = {}
     for key, value in point.attributes:
         name = _NOT_IN_NAMES.sub("_", key).strip("_") or "attribute"
         if name[0].isdigit():

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from cordwood.broker.patterns.topic_pattern import TopicPattern
+from cordwood.broker.patterns.topic_pattern_syntax import InvalidPatternError
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind
 from cordwood.value_class import dataclass
@@ -18,8 +20,11 @@ SUBSCRIPTIONS_MAX: Final = 200
 _NAME_CHARS_MAX: Final = 249
 _ITEMS_MAX: Final = 1000
 _PATTERN_CHARS_MAX: Final = 512
-# A pattern of an operator meets texts of a client: the texts are cut off.
 _VALUE_CHARS_MAX: Final = 128
+# Python's `re` can be kept busy for years, with the interpreter's lock held. The patterns of topic
+# names cannot, but know their characters only: any other counts as an underscore.
+_NO_NAME: Final = re.compile(r"[^a-zA-Z0-9._-]")
+_NO_SYNTAX: Final = re.compile(r"(?<![?a-z])[:]|[\s/@#%~;'\"!&<>]")
 
 SUBSCRIPTION_KEYS: Final[Mapping[str, ConfigKey]] = {
     key.name: key
@@ -84,13 +89,17 @@ class Subscription:
     name: str
     metrics: frozenset[str]
     interval_ms: int
-    patterns: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    patterns: tuple[tuple[str, TopicPattern], ...] = ()
 
     def matches(self, client: ClientFacts) -> bool:
         """Whether every pattern matches the whole of its text. Without patterns it does."""
-        return all(
-            pattern.fullmatch(client.of_selector(selector)) for selector, pattern in self.patterns
-        )
+        try:
+            return all(
+                pattern.matches(_NO_NAME.sub("_", client.of_selector(selector)))
+                for selector, pattern in self.patterns
+            )
+        except InvalidPatternError:
+            return False  # it took too many steps
 
 
 def parse_subscription(name: str, texts: Mapping[str, str]) -> Subscription:
@@ -123,7 +132,7 @@ def _items(texts: Mapping[str, str], key: str) -> list[str]:
     return items
 
 
-def _pattern(item: str) -> tuple[str, re.Pattern[str]]:
+def _pattern(item: str) -> tuple[str, TopicPattern]:
     selector, equals, text = (part.strip() for part in item.partition("="))
     if selector not in _SELECTORS or not equals or not text or "=" in text:
         raise ConfigError(
@@ -132,6 +141,6 @@ def _pattern(item: str) -> tuple[str, re.Pattern[str]]:
     if len(text) > _PATTERN_CHARS_MAX:
         raise ConfigError(_MATCH, f"{text[:40]}...", f"has more than {_PATTERN_CHARS_MAX} chars")
     try:
-        return selector, re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
+        return selector, TopicPattern(_NO_SYNTAX.sub("_", text))
+    except InvalidPatternError as error:
         raise ConfigError(_MATCH, item, f"is not a regular expression: {error}") from error

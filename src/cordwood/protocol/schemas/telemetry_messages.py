@@ -15,7 +15,7 @@ SCHEMAS: Final[Mapping[int, str]] = {
           client_instance_id uuid
           subscription_id int32
           accepted_compression_types []int8
-          push_interval_ms int32
+          push_interval int32
           telemetry_max_bytes int32
           delta_temporality bool
           requested_metrics []string

@@ -18,7 +18,7 @@ class GetTelemetrySubscriptionsResponse:
     client_instance_id: UUID
     subscription_id: int
     accepted_compression_types: tuple[int, ...]
-    push_interval_ms: int
+    push_interval: int
     telemetry_max_bytes: int
     delta_temporality: bool
     requested_metrics: tuple[str, ...]
@@ -29,7 +29,7 @@ class GetTelemetrySubscriptionsResponseDict(TypedDict, total=False):
     client_instance_id: UUID
     subscription_id: int
     accepted_compression_types: Sequence[int]
-    push_interval_ms: int
+    push_interval: int
     telemetry_max_bytes: int
     delta_temporality: bool
     requested_metrics: Sequence[str]
