@@ -12,6 +12,7 @@ So a slow disk or a busy partition delays produce and fetch requests, but no hea
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -54,8 +55,9 @@ from cordwood.broker.security.client_quotas import ClientQuotas
 from cordwood.broker.security.connection_rates import ConnectionRates
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.services import Services
+from cordwood.broker.telemetry.client_metrics import ClientMetrics
 from cordwood.clock import SystemClock
-from cordwood.errors import CordwoodError
+from cordwood.errors import ConfigError, CordwoodError
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from cordwood.broker.cluster.cluster_member import ClusterMember
     from cordwood.broker.cluster.cluster_services import ClusterServices
     from cordwood.broker.observing.http_server import HttpServer
+    from cordwood.broker.observing.otel_export import OtelExport
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +133,12 @@ class BrokerServer:
         # One thread: what takes long, such as a request with a million items, delays only its like.
         self._long_work = ThreadPoolExecutor(1, thread_name_prefix="cordwood-long")
         self._endpoint: HttpServer | None = None
+        self._otel: OtelExport | None = None
+        self._clients: ClientMetrics | None = None
+        # In a cluster the controllers keep the subscriptions, and are not asked for them yet.
+        is_shown = config.metrics_port is not None or config.otel_endpoint is not None
+        if is_shown and self._cluster is None:
+            self._clients = ClientMetrics(bytes_max=config.telemetry_max_bytes, new_id=uuid.uuid4)
         self._is_started = False
         self._is_stopped = False
         self._router = RequestRouter(
@@ -265,6 +274,7 @@ class BrokerServer:
             security=self._access,
             cluster=cluster,
             events=self.audit,
+            clients=self._clients,
         )
         self._router.add_routes(self.services.routes())
         missing = set(API_CATALOG) - self._router.served_apis
@@ -283,6 +293,8 @@ class BrokerServer:
             self._start_accepting()
         if self.config.metrics_port is not None:
             self._endpoint = self._open_endpoint(identity)
+        if self.config.otel_endpoint is not None:
+            self._otel = self._open_otel(self.config.otel_endpoint, identity)
         for acceptor in self._acceptors:
             logger.info("%s listens on %s:%d", acceptor.known_as.name, *acceptor.address)
 
@@ -325,32 +337,54 @@ class BrokerServer:
         # Not at the top: its imports would delay the start of every broker, and few have one.
         from cordwood.broker.observing.http_endpoint import open_endpoint
 
-        return open_endpoint(
-            ObservedBroker(
-                store=self.store,
-                config=self.config,
-                address=(identity.host, identity.port),
-                requests=self.metrics,
-                authentications=self.authentications.counts,
-                is_responsive=self.is_responsive,
-                groups=self.services.census.take,
-                connection_count=lambda: self.connection_count,
-                is_coordinator_loaded=self.services.census.is_loaded,
-                tls={listener.name: listener for listener in self._tls_listeners()},
-                hosts=frozenset(acceptor.known_as.host for acceptor in self._acceptors),
-                limits=ObservedLimits(
-                    quotas=self.quotas.view,
-                    muted_connections=lambda: self._connections.muted_count,
-                    delayed_connections=lambda: self._rates.delayed,
-                ),
-                audit=self.audit.counts,
-                insecure_listeners=tuple(
-                    str(each.listener) for each in self.security.insecure_listeners
-                ),
-                lost_fetch_count=lambda: self.fetches.lost_records.fetch_count,
-                cluster=None if self.member is None else self.member.facts,
-                transactions=self.services.transactions,
-            )
+        return open_endpoint(self._observed(identity))
+
+    def _open_otel(self, endpoint: str, identity: ClusterIdentity) -> "OtelExport":
+        # Not at the top, for the same reason.
+        try:
+            from cordwood.broker.observing.metrics import BrokerMetrics
+            from cordwood.broker.observing.otel_export import OtelExport
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                "otel.endpoint",
+                endpoint,
+                f"needs the package {error.name}: pip install 'cordwood[otel]'",
+            ) from error
+        export = OtelExport(
+            BrokerMetrics(self._observed(identity)),
+            endpoint,
+            interval_s=self.config.otel_interval_ms / 1000,
+            instance=f"{identity.host}:{identity.port}",
+        )
+        export.start()
+        return export
+
+    def _observed(self, identity: ClusterIdentity) -> ObservedBroker:
+        return ObservedBroker(
+            store=self.store,
+            config=self.config,
+            address=(identity.host, identity.port),
+            requests=self.metrics,
+            authentications=self.authentications.counts,
+            is_responsive=self.is_responsive,
+            groups=self.services.census.take,
+            connection_count=lambda: self.connection_count,
+            is_coordinator_loaded=self.services.census.is_loaded,
+            tls={listener.name: listener for listener in self._tls_listeners()},
+            hosts=frozenset(acceptor.known_as.host for acceptor in self._acceptors),
+            limits=ObservedLimits(
+                quotas=self.quotas.view,
+                muted_connections=lambda: self._connections.muted_count,
+                delayed_connections=lambda: self._rates.delayed,
+            ),
+            audit=self.audit.counts,
+            insecure_listeners=tuple(
+                str(each.listener) for each in self.security.insecure_listeners
+            ),
+            lost_fetch_count=lambda: self.fetches.lost_records.fetch_count,
+            cluster=None if self.member is None else self.member.facts,
+            clients=self._clients,
+            transactions=self.services.transactions,
         )
 
     @property
@@ -390,6 +424,8 @@ class BrokerServer:
         deadline_s = time.monotonic() + timeout_s
         if self._endpoint is not None:
             self._endpoint.stop()
+        if self._otel is not None:
+            self._otel.stop(min(_STOP_S_MIN, timeout_s))
         if self._is_started:
             self._stop_serving(deadline_s)
         else:

@@ -73,6 +73,11 @@ COMMANDS: Final = tuple(
             "List, set and remove quotas of users, client ids and addresses.",
         ),
         (
+            "client-metrics",
+            "commands.client_metrics:client_metrics_app",
+            "List, set and remove subscriptions to the metrics of clients.",
+        ),
+        (
             "segments",
             "commands.segments:segments",
             "Show the segments of a topic: offsets, bytes, times, state, and when each expires.",

@@ -76,6 +76,8 @@ class ApiKey(IntEnum):
     ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
     ASSIGN_REPLICAS_TO_DIRS = 73
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
@@ -174,6 +176,8 @@ API_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
             _api(ApiKey.LIST_TRANSACTIONS, 0, 2, 0),
             _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
             _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
+            _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0, 0),
+            _api(ApiKey.PUSH_TELEMETRY, 0, 0, 0),
             _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, 0),
             _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )

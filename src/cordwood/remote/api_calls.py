@@ -83,6 +83,10 @@ INCREMENTAL_ALTER_CONFIGS: Final[
     Api[config.IncrementalAlterConfigsRequestDict, config.IncrementalAlterConfigsResponse]
 ] = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 
+LIST_CONFIG_RESOURCES: Final[
+    Api[config.ListConfigResourcesRequestDict, config.ListConfigResourcesResponse]
+] = Api(ApiKey.LIST_CONFIG_RESOURCES)
+
 CREATE_TOPICS: Final[Api[topic.CreateTopicsRequestDict, topic.CreateTopicsResponse]] = Api(
     ApiKey.CREATE_TOPICS
 )

@@ -147,6 +147,8 @@ def test_kafka_python_judges_most_apis() -> None:
     assert unknown == {
         "ConsumerGroupHeartbeat",
         "ConsumerGroupDescribe",
+        "GetTelemetrySubscriptions",
+        "PushTelemetry",
         # Between brokers and controllers, which kafka-python is not.
         "AllocateProducerIds",
         "AlterPartition",

@@ -298,7 +298,15 @@ ALTER_CLIENT_QUOTAS: Final = _need(
 )
 
 # A client may send these before anybody knows who it is.
-OPEN_APIS: Final = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
+OPEN_APIS: Final = frozenset(
+    {
+        "ApiVersions",
+        "GetTelemetrySubscriptions",
+        "PushTelemetry",
+        "SaslAuthenticate",
+        "SaslHandshake",
+    }
+)
 
 ACCESS_TABLE: Final[Mapping[str, tuple[Need, ...]]] = MappingProxyType(
     {api: tuple(needs) for api, needs in _TABLE.items()}

@@ -70,6 +70,14 @@ MetricsPortOption = Annotated[
         help="Port for /metrics, /healthz and /readyz. Default: not served. [metrics.port]"
     ),
 ]
+OtelEndpointOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Send metrics to this OpenTelemetry collector, such as http://localhost:4318. "
+        "[otel.endpoint]",
+    ),
+]
 ConsoleOption = Annotated[
     bool,
     typer.Option("--console", help="Serve the console, too, in a process of its own."),
@@ -118,6 +126,7 @@ def serve(
     advertised_port: AdvertisedPortOption = None,
     durability: DurabilityOption = None,
     metrics_port: MetricsPortOption = None,
+    otel_endpoint: OtelEndpointOption = None,
     console: ConsoleOption = False,
     console_port: ConsolePortOption = 9480,
     secure: SecureOption = False,
@@ -148,6 +157,7 @@ def serve(
             "advertised.port": ("--advertised-port", advertised_port),
             "log.durability": ("--durability", durability),
             "metrics.port": ("--metrics-port", metrics_port),
+            "otel.endpoint": ("--otel-endpoint", otel_endpoint),
             "insecure.listeners.allowed": ("--insecure", "true" if insecure else None),
             "logger.format": ("--log-format", log_format),
             "logger.level": ("--log-level", log_level),
