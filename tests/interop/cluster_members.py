@@ -37,7 +37,12 @@ _QUICK = {
 
 
 class CordwoodMember:
-    """One broker. Its data stays in `directory`, so that it can be started again."""
+    """One broker. Its data stays in `directory`, so that it can be started again.
+
+    program  what Python runs: the command, or one with a bug
+    """
+
+    program: tuple[str, ...] = ("-m", "cordwood")
 
     def __init__(
         self,
@@ -100,7 +105,7 @@ class CordwoodMember:
         file.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cordwood", "serve", "--config", str(file)],
+                [sys.executable, *self.program, "serve", "--config", str(file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -77,6 +77,8 @@ class ClusterCampaign(Campaign):
                         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"
                     },
                 )
+                if self.plan.plant:
+                    member.program = ("-m", "crash.exactly_once.planted_member", self.plan.plant)
                 self._members.append(ends.enter_context(member))
             self._prepare()
             self._nursery = Nursery()
@@ -168,14 +170,18 @@ class ClusterCampaign(Campaign):
         )
 
 
-def cluster_plan(seed: int, transactions: int, kills: int, client_kills: int) -> Plan:
+def cluster_plan(
+    seed: int, transactions: int, kills: int, client_kills: int, plant: str = ""
+) -> Plan:
     return Plan(
         seed=seed,
         transactions=transactions,
         kills=kills,
         client_kills=client_kills,
-        roles=CLUSTER_ROLES,
+        # With a bug, offsets may be pending for ever, and nobody could read them at the end.
+        roles=tuple(role for role in CLUSTER_ROLES if not (plant and role.processes)),
         mischief=NONE,
+        plant=plant,
     )
 
 
