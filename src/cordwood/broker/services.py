@@ -50,7 +50,7 @@ from cordwood.broker.security.security_events import SecurityEvents
 from cordwood.clock import Clock
 from cordwood.log.store.store import Store
 from cordwood.log.transactions.transaction_config import TransactionConfig
-from cordwood.security.security_file import SecurityFile
+from cordwood.security.security_source import SecuritySource
 
 if TYPE_CHECKING:  # a broker that is alone does not load it
     from cordwood.broker.cluster.cluster_services import ClusterServices
@@ -63,7 +63,7 @@ class Services:
         self,
         *,
         store: Store,
-        security_file: SecurityFile,
+        security_file: SecuritySource,
         table: PartitionTable,
         dynamic: DynamicConfigs,
         identity: ClusterIdentity,

@@ -11,18 +11,20 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
 from cordwood.broker.cluster.cluster_member import ClusterMember
+from cordwood.broker.cluster.cluster_security import ClusterSecurity
 from cordwood.broker.cluster.control_channel import ControlEvents, KraftControl
 from cordwood.broker.cluster.control_config import ControlConfig, ControllerAddress
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
 from cordwood.broker.config.listeners import SecurityProtocol
-from cordwood.broker.config.security_config import ListenerConfig, SecurityConfig
+from cordwood.broker.config.security_config import SecurityConfig
 from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.security.peer_tls import PeerTls
 from cordwood.cluster.control.broker_lifecycle import Phase, SessionTimes
 from cordwood.cluster.control.membership import Membership
 from cordwood.cluster.image.broker_image import Endpoint
@@ -31,6 +33,7 @@ from cordwood.cluster.replication.vouching import BrokerEpochFile, vouched_epoch
 from cordwood.errors import ConfigError, CordwoodError
 from cordwood.format.file_names import META_PROPERTIES
 from cordwood.log.store.store import Store
+from cordwood.security.clients.client_security import ClientSecurity
 
 logger = logging.getLogger(__name__)
 
@@ -60,34 +63,21 @@ def check_directories(directories: Sequence[str]) -> None:
         )
 
 
-def check_security(cluster: ClusterConfig, security: SecurityConfig) -> ListenerConfig:
-    """The listener that brokers use among each other. Raises `ConfigError`."""
-    if security.access.has_authorizer:
-        raise ConfigError(
-            "authorizer.class.name",
-            "",
-            "is not available for a member of a cluster yet: access rules of the cluster are not "
-            "read. Remove it, and let only trusted clients reach the listeners",
-        )
+def check_security(security: SecurityConfig) -> None:
+    """Raise `ConfigError` for what a member cannot have. Before the store is opened."""
     if security.audit.audit_topic is not None:
         raise ConfigError(
             "audit.topic",
             security.audit.audit_topic,
             "is not available for a member of a cluster; use audit.file",
         )
-    name = cluster.inter_broker_listener_name
-    found = next(
-        (each for each in security.listeners if name is None or each.name == name.upper()), None
-    )
-    if found is None:
-        raise ConfigError("inter.broker.listener.name", name, "is not one of the listeners")
-    if found.protocol is not SecurityProtocol.PLAINTEXT:
-        raise ConfigError(
-            "inter.broker.listener.name",
-            found.name,
-            f"has {found.protocol}; brokers can only use PLAINTEXT among each other yet",
-        )
-    return found
+
+
+class ControllerAccess(NamedTuple):
+    """How the controllers are connected to."""
+
+    security: ClientSecurity
+    tls: PeerTls | None
 
 
 class ClusterJoining:
@@ -103,12 +93,17 @@ class ClusterJoining:
         broker: BrokerConfig,
         cluster: ClusterConfig,
         security: SecurityConfig,
+        access: ClusterSecurity,
+        controllers: ControllerAccess,
         loop: EventLoop,
         listeners: Sequence[ClientListener],
         when_failed: Callable[[CordwoodError], None],
     ) -> None:
         self._loop = loop
         self._when_failed = when_failed
+        self._access = access
+        access.when_failed = lambda error: loop.call_soon(partial(self._failed, error))
+        self._when_current: Callable[[], None] = lambda: None
         self._member: ClusterMember | None = None
         self._epochs = BrokerEpochFile(store.file_system, store.path)
         self._saved_epoch = -1
@@ -122,6 +117,8 @@ class ClusterJoining:
                     ControllerAddress(host, port) for host, port in cluster.controllers
                 ),
                 listener=next(iter(broker.controller_listener_names), "CONTROLLER"),
+                security=controllers.security,
+                tls=controllers.tls,
                 times=SessionTimes(
                     heartbeat_s=cluster.broker_heartbeat_interval_ms / 1000,
                     session_s=cluster.broker_session_timeout_ms / 1000,
@@ -135,9 +132,14 @@ class ClusterJoining:
             ),
         )
 
-    def start(self, member: ClusterMember) -> None:
-        """The loops turn."""
+    def start(self, member: ClusterMember, when_current: Callable[[], None]) -> None:
+        """The loops turn.
+
+        `when_current` is called once, by another thread, when everything that the cluster had
+        decided before this broker registered is in force here: users and access rules, too.
+        """
         self._member = member
+        self._when_current = when_current
         self._loop.call_soon(self.control.start)
 
     # --- events of the control channel ---------------------------------------------------------
@@ -157,7 +159,8 @@ class ClusterJoining:
         self._saved_epoch = epoch
         self._apply()
 
-    def _changed(self, _change: ImageChange) -> None:
+    def _changed(self, change: ImageChange) -> None:
+        self._access.apply(change)
         self._apply()
 
     def _apply(self) -> None:
@@ -169,6 +172,8 @@ class ClusterJoining:
         if own is None or own.epoch != epoch:
             return
         self._member.apply(image, None if self._has_hosted else self._hosted)
+        if not self._has_hosted:
+            self._access.when_in_force(self._when_current)
         self._has_hosted = True
 
     def _hosted(self) -> None:
@@ -207,6 +212,7 @@ class ClusterJoining:
     def stop(self) -> None:
         """Close the connections to the controllers, soon. Any thread may call it."""
         self._loop.call_soon(self.control.stop)
+        self._access.stop()
         self._files.shutdown(wait=False)
 
 

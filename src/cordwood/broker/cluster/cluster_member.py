@@ -28,8 +28,10 @@ from cordwood.broker.records.log_watch import LogWatch
 from cordwood.cluster.cluster_control import ClusterControl
 from cordwood.cluster.image.broker_image import Endpoint
 from cordwood.cluster.image.metadata_image import MetadataImage
+from cordwood.cluster.replication.leader_role import LeaderRole
 from cordwood.cluster.replication.node_replicas import NodeReplicas
 from cordwood.cluster.replication.partition_replica import PartitionReplica
+from cordwood.cluster.replication.read_replica import nearest_follower
 from cordwood.cluster.replication.replica_fetch import PartitionPlace
 from cordwood.cluster.replication.replication_ports import NodePorts, ReplicationConfig
 from cordwood.errors import CordwoodError
@@ -37,6 +39,7 @@ from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.quantities import Offset
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +71,7 @@ class ClusterMember:
         self._when_disk_failed = when_disk_failed
         self._has_failed = False
         self._node_id = node_id
+        self._selects_by_rack = config.selects_by_rack
         self._control = control
         self._home = control_loop
         self._data = data_loop
@@ -234,6 +238,13 @@ class ClusterMember:
 
     def leader_of(self, wanted: str | UUID, partition: int) -> tuple[int, int] | None:
         return self.view.leader_of(wanted, partition)
+
+    def nearest_replica(
+        self, leader: LeaderRole, offset: Offset, rack: str, here: ClientListener
+    ) -> int | None:
+        if not self._selects_by_rack:
+            return None
+        return nearest_follower(leader, offset, rack, lambda each: self.view.rack_of(each, here))
 
     def addresses(self, node_ids: Collection[int], here: ClientListener) -> list[BrokerAddress]:
         return self.view.addresses(node_ids, here)

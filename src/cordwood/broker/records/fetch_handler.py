@@ -221,6 +221,7 @@ class FetchHandler:
             session=pending.answer.connection.session,
             fetcher=pending.fetcher,
             client_id=pending.answer.header.client_id,
+            rack=request.rack_id,
         )
         for part in parts:
             plan.add(part)
