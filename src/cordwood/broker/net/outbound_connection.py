@@ -450,10 +450,25 @@ class OutboundConnection:
     def _continue_sasl(self, body: memoryview) -> None:
         sasl = self._sasl
         assert sasl is not None
+        thread = threading.Thread(
+            target=self._compute_sasl, args=(sasl, bytes(body)), name="cordwood-sasl", daemon=True
+        )
+        thread.start()
+
+    def _compute_sasl(self, sasl: OutboundSasl, body: bytes) -> None:
+        """In a thread of its own: the other node says how many rounds SCRAM takes."""
         try:
-            following = sasl.receive(body)
+            following = sasl.receive(memoryview(body))
         except AuthenticationFailedError as error:
-            self._fail(error)
+            self._loop.call_soon(partial(self._fail, error))
+        except FormatError as error:
+            reason = f"its answer cannot be read: {error}"
+            self._loop.call_soon(partial(self._fail, self._unreachable(reason)))
+        else:
+            self._loop.call_soon(partial(self._sasl_computed, sasl, following))
+
+    def _sasl_computed(self, sasl: OutboundSasl, following: SaslRequest | None) -> None:
+        if self._phase is _Phase.CLOSED:
             return
         if following is not None:
             self._send_sasl(following)
