@@ -52,7 +52,6 @@ from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.broker.security.certificate_watch import CertificateWatch
 from cordwood.broker.security.client_quotas import ClientQuotas
 from cordwood.broker.security.connection_rates import ConnectionRates
-from cordwood.broker.security.peer_tls import PeerTls
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.services import Services
 from cordwood.clock import SystemClock
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from cordwood.broker.cluster.cluster_security import ClusterSecurity
     from cordwood.broker.cluster.cluster_services import ClusterServices
     from cordwood.broker.observing.http_server import HttpServer
+    from cordwood.broker.security.peer_tls import PeerTls
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,12 @@ class BrokerServer:
             SecurityConfig.assemble(config, cluster=self._cluster) if security is None else security
         )
         self.metrics = RequestMetrics()
-        self.security_file = self._open_security()
+        try:
+            self.security_file = self._open_security()
+        except BaseException:
+            if owns_store:
+                store.close()
+            raise
         self.quotas = ClientQuotas(self.security.quotas)
         self._rates = ConnectionRates(self.security.quotas)
         self._clock = SystemClock()

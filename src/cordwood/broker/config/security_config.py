@@ -8,7 +8,7 @@ Keys of TLS and SASL, and some of the limits, can be set for one listener alone,
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from cordwood.broker.config.access_config import (
     ACCESS_KEYS,
@@ -28,13 +28,15 @@ from cordwood.broker.config.listeners import (
     protocol_of,
 )
 from cordwood.broker.config.loopback import LOCALHOST, is_loopback
-from cordwood.broker.config.peer_security import OutboundWay, PeerSecurity
 from cordwood.broker.config.sasl_config import MECHANISMS, SASL_KEYS, SaslConfig, SaslKeys
 from cordwood.broker.config.tls_config import TLS_KEYS, TlsConfig
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey
 from cordwood.quantities import INT32_MAX
 from cordwood.value_class import dataclass, field
+
+if TYPE_CHECKING:
+    from cordwood.broker.config.peer_security import OutboundWay, PeerSecurity
 
 T = TypeVar("T")
 
@@ -97,7 +99,7 @@ class SecurityConfig:
     access: AccessConfig = field(default_factory=AccessConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
-    peers: PeerSecurity | None = None
+    peers: "PeerSecurity | None" = None
 
     @classmethod
     def assemble(
@@ -312,12 +314,16 @@ def _peers(
     listeners: tuple[ListenerConfig, ...],
     common: Mapping[str, object],
     own: list[_OwnKey],
-) -> PeerSecurity | None:
+) -> "PeerSecurity | None":
     """How a member connects to others: with the keys that listeners of these names have."""
     if cluster is None or not cluster.is_member:
         return None
+    # Not at the top: a broker that is alone connects to nobody.
+    from cordwood.broker.config.peer_security import OutboundWay, PeerSecurity
 
-    def way(name: str, protocol: SecurityProtocol, key: str, mechanism: str | None) -> OutboundWay:
+    def way(
+        name: str, protocol: SecurityProtocol, key: str, mechanism: str | None
+    ) -> "OutboundWay":
         mine = [each for each in own if each.listener == name]
         plain = {each.name: each.raw for each in mine if each.mechanism is None}
         exact = {each.name: each.raw for each in mine if each.mechanism == mechanism}
