@@ -133,8 +133,12 @@ def test_a_rule_that_is_not_understood_is_told_and_nothing_is_in_force(
     failed = threading.Event()
     errors: list[CordwoodError] = []
     reached: list[int] = []
-    security.when_failed = lambda error: (errors.append(error), failed.set())[1]
 
+    def note(error: CordwoodError) -> None:
+        errors.append(error)
+        failed.set()
+
+    security.when_failed = note
     security.apply(changed(MetadataImage(access_rules={UUID(int=1): rule(permission=9)})))
     security.when_in_force(lambda: reached.append(1))
     assert failed.wait(10)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.broker.cluster.relayed_changes import RelayedChange, relayed_changes
+from cordwood.broker.cluster.relayed_changes import Details, RelayedChange, relayed_changes
 from cordwood.cluster.image.access_image import ScramCredential
 from cordwood.cluster.image.metadata_image import MetadataImage, TopicImage
 from cordwood.cluster.image.partition_image import PartitionImage
@@ -51,7 +51,7 @@ def test_topics_that_were_created_have_their_partitions_and_settings() -> None:
     request = {"topics": [asked, {**asked, "name": "bad"}], "validate_only": False}
     answer = {"topics": [{"name": "new", "error_code": 0}, {"name": "bad", "error_code": 36}]}
 
-    new = {"partitions": 3, "configs": {"retention.ms": "9"}}
+    new: Details = {"partitions": 3, "configs": {"retention.ms": "9"}}
     assert changes(ApiKey.CREATE_TOPICS, request, answer) == [
         RelayedChange("CREATE", "TOPIC", "new", {}, new)
     ]
@@ -64,7 +64,7 @@ def test_topics_that_were_created_have_their_partitions_and_settings() -> None:
 def test_a_topic_that_was_deleted_is_told_by_its_name(response: dict[str, Any]) -> None:
     answer = {"responses": [{**response, "error_code": 0}]}
 
-    old = {"topic_id": str(ORDERS), "partitions": 2}
+    old: Details = {"topic_id": str(ORDERS), "partitions": 2}
     assert changes(ApiKey.DELETE_TOPICS, {}, answer) == [
         RelayedChange("DELETE", "TOPIC", "orders", old, {})
     ]
