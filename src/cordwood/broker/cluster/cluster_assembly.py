@@ -93,6 +93,7 @@ def assemble_member(
         target_of=lambda at: Target(at.host, at.port, peers.brokers, around.tls.brokers),
         want_topic=orders.want,
         when_disk_failed=joining.disk_failed,
+        assign_directory=joining.control.assign_directory,
         control_loop=around.control_loop,
         data_loop=around.data_loop,
         watch=around.watch,

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
-from cordwood.broker.cluster.cluster_member import ClusterMember
+from cordwood.broker.cluster.cluster_member import ClusterMember, directory_ids
 from cordwood.broker.cluster.cluster_security import ClusterSecurity
 from cordwood.broker.cluster.control_channel import ControlEvents, KraftControl
 from cordwood.broker.cluster.control_config import ControlConfig, ControllerAddress
@@ -46,21 +46,29 @@ _PROTOCOLS: Final = {
 
 
 def check_directories(directories: Sequence[str]) -> None:
-    """Raise `ConfigError` unless the data directory of a member was formatted for its cluster.
+    """Raise `ConfigError` unless the data directories of a member were formatted for its cluster.
 
-    To be called before the store is opened, which would make up a cluster id.
+    To be called before the store is opened, which would make up a cluster id. One of several that
+    cannot be listed is offline: its disk is broken, and the others are served.
     """
-    if len(directories) != 1:
-        raise ConfigError(
-            "log.dirs", ",".join(directories), "must be one directory for a member of a cluster"
-        )
-    if not os.path.exists(os.path.join(directories[0], META_PROPERTIES)):
-        raise ConfigError(
-            "log.dirs",
-            directories[0],
-            "is not formatted for a cluster. Run: cordwood cluster format --dir "
-            f"{directories[0]} with the cluster id and the node.id of this broker",
-        )
+    for directory in directories:
+        try:
+            names = os.listdir(directory)
+        except FileNotFoundError:
+            names = []
+        except OSError as error:
+            if len(directories) == 1:
+                raise ConfigError("log.dirs", directory, f"cannot be read: {error}") from error
+            logger.error("data directory %s is offline: %s", directory, error)
+            continue
+        if META_PROPERTIES not in names:
+            raise ConfigError(
+                "log.dirs",
+                directory,
+                "is not formatted for a cluster. If its disk is not mounted, mount it. If it is "
+                f"new, run: cordwood cluster format --dir {directory} with the cluster id and the "
+                "node.id of this broker",
+            )
 
 
 def check_security(security: SecurityConfig) -> None:
@@ -105,8 +113,9 @@ class ClusterJoining:
         access.when_failed = lambda error: loop.call_soon(partial(self._failed, error))
         self._when_current: Callable[[], None] = lambda: None
         self._member: ClusterMember | None = None
-        self._epochs = BrokerEpochFile(store.file_system, store.path)
+        self._epochs = BrokerEpochFile(store.file_system, *store.directories.paths)
         self._saved_epoch = -1
+        self._has_lost_disk = False
         self._has_hosted = False
         self._files = ThreadPoolExecutor(1, thread_name_prefix="cordwood-epoch")
         self.control = KraftControl(
@@ -147,7 +156,8 @@ class ClusterJoining:
     def _registered(self, epoch: int) -> None:
         def save() -> None:
             try:
-                self._epochs.save(epoch)
+                if not self._has_lost_disk:
+                    self._epochs.save(epoch)
             except OSError as error:
                 logger.error("the epoch of this broker could not be saved: %s", error)
                 return
@@ -188,19 +198,25 @@ class ClusterJoining:
         logger.error("this broker cannot be a member of its cluster: %s", error)
         self._when_failed(error)
 
-    def disk_failed(self, error: CordwoodError) -> None:
-        """A log failed: vouch for nothing any more, and leave the cluster. Any thread.
+    def disk_failed(self, directory_id: UUID, error: CordwoodError, *, is_last: bool) -> None:
+        """A log failed: vouch for nothing any more. Any thread.
 
-        Other brokers lead then, and a start after the repair opens what the disk has.
+        Other brokers lead what is in that directory. If it is the last one, leave the cluster. A
+        start after the repair opens what the disk has.
         """
 
         def withdraw() -> None:
+            self._has_lost_disk = True
             try:
                 self._epochs.withdraw()
             except OSError as failure:
                 logger.error("the epoch of this broker could not be withdrawn: %s", failure)
-            self._loop.call_soon(partial(self._failed, error))
+            if is_last:
+                self._loop.call_soon(partial(self._failed, error))
 
+        if not is_last:
+            logger.error("a data directory is offline, and the others are served: %s", error)
+            self._loop.call_soon(partial(self.control.set_offline, [directory_id]))
         self._files.submit(withdraw)
 
     # --- the end -----------------------------------------------------------------------------
@@ -223,20 +239,15 @@ def _membership(
     listeners: Sequence[ClientListener],
     epochs: BrokerEpochFile,
 ) -> Membership:
-    meta = store.directories.meta
-    if meta is not None and meta.node_id not in (None, broker.node_id):
-        raise ConfigError(
-            "node.id", broker.node_id, f"but {store.path} was formatted for node {meta.node_id}"
-        )
-    protocols = {each.name: each.protocol for each in security.listeners}
-    directories: list[UUID] = []
-    was_orderly = True
     for directory in store.directories:
-        own = directory.meta
-        if own is None or own.directory_id is None:
-            raise ConfigError("log.dirs", directory.path, "has no directory.id: format it again")
-        directories.append(own.directory_id)
-        was_orderly = was_orderly and directory.was_clean
+        meta = directory.meta
+        if meta is not None and meta.node_id not in (None, broker.node_id):
+            raise ConfigError(
+                "node.id",
+                broker.node_id,
+                f"but {directory.path} was formatted for node {meta.node_id}",
+            )
+    protocols = {each.name: each.protocol for each in security.listeners}
     return Membership(
         node_id=broker.node_id,
         cluster_id=store.cluster_id,
@@ -245,9 +256,12 @@ def _membership(
             Endpoint(each.name, each.host, each.port, _PROTOCOLS[protocols[each.name]])
             for each in listeners
         ),
-        directories=tuple(directories),
+        directories=tuple(directory_ids(store).values()),
         rack=broker.broker_rack,
         previous_epoch=vouched_epoch(
-            epochs.read(), store.directories.logs(), was_orderly=was_orderly
+            epochs.read(),
+            store.directories.logs(),
+            was_orderly=all(directory.was_clean for directory in store.directories),
+            is_complete=store.directories.are_all_usable and not store.hosting.missing(),
         ),
     )
