@@ -8,6 +8,7 @@ Rules are put in force by a thread of their own, because ten thousand of them ta
 newest image counts: if images come quickly, those between are skipped.
 """
 
+import contextlib
 import logging
 import secrets
 import threading
@@ -19,7 +20,7 @@ from typing import Final
 from cordwood.cluster.image.access_image import AccessRule
 from cordwood.cluster.image.image_change import ImageChange
 from cordwood.cluster.image.metadata_image import NO_METADATA, MetadataImage
-from cordwood.errors import ConfigError, CordwoodError, FormatError
+from cordwood.errors import ClusterError, ConfigError, CordwoodError, FormatError
 from cordwood.protocol.acl_codes import AclOperation, AclPattern, AclPermission, AclResource
 from cordwood.security.quotas.quota_rules import entity_of
 from cordwood.security.security_document import SECURITY_FILE
@@ -52,6 +53,7 @@ class ClusterSecurity:
         self.directories: Sequence[str] = ()
         self.when_failed: Callable[[CordwoodError], None] = lambda _error: None
         self._has_authorizer = has_authorizer
+        self._has_failed = False
         self._image = self._in_force = NO_METADATA
         self._state = SecurityState()
         self._changing = threading.Lock()
@@ -77,7 +79,7 @@ class ClusterSecurity:
         """A new image. In the control loop."""
         if change.is_whole or change.access_rules or change.quotas or change.scram_users:
             self._image = change.new
-            self._thread.submit(self._use_newest)
+            self._submit(self._use_newest)
 
     def when_in_force(self, then: Callable[[], None]) -> None:
         """Call `then`, in another thread, once all images that were applied are in force.
@@ -86,10 +88,14 @@ class ClusterSecurity:
         """
 
         def is_in_force() -> None:
-            if self._in_force is self._image:
+            if not self._has_failed:
                 then()
 
-        self._thread.submit(is_in_force)
+        self._submit(is_in_force)
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the broker stops
+            self._thread.submit(work)
 
     def stop(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -105,9 +111,13 @@ class ClusterSecurity:
                 for listener in self._listeners:
                     listener(self._state)
         except FormatError as error:
+            self._has_failed = True
             self.when_failed(error)
-        except Exception:
+        except Exception as error:
             logger.exception("users, access rules and quotas of the cluster are not in force")
+            self._has_failed = True
+            reason = f"users, access rules and quotas of the cluster are not in force: {error}"
+            self.when_failed(ClusterError(reason))
         else:
             self._warn_of_open_door()
 

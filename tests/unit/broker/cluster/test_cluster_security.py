@@ -127,6 +127,53 @@ def test_listeners_hear_of_the_newest_image_and_of_no_other_kind_of_change(
     assert security.state is heard[-1]
 
 
+def test_an_image_that_comes_meanwhile_does_not_keep_clients_outside(
+    security: ClusterSecurity,
+) -> None:
+    entered, go_on, reached = threading.Event(), threading.Event(), threading.Event()
+
+    def slowly(state: SecurityState) -> None:
+        if state.rules:
+            entered.set()
+            assert go_on.wait(10)
+
+    security.when_changed(slowly)
+    security.apply(changed(IMAGE))
+    security.when_in_force(reached.set)
+    assert entered.wait(10)
+
+    security.apply(changed(replace(IMAGE, quotas={}), IMAGE))
+    go_on.set()
+
+    assert reached.wait(10)
+
+
+def test_a_listener_that_fails_is_told_and_clients_stay_outside(security: ClusterSecurity) -> None:
+    failed = threading.Event()
+    reached: list[int] = []
+    security.when_failed = lambda _error: failed.set()
+
+    def fail(state: SecurityState) -> None:
+        if state.rules:
+            raise LookupError("a bug of ours")
+
+    security.when_changed(fail)
+    security.apply(changed(IMAGE))
+    security.when_in_force(lambda: reached.append(1))
+    assert failed.wait(10)
+    security.stop()
+
+    assert not reached
+
+
+def test_images_that_come_after_the_end_are_ignored(security: ClusterSecurity) -> None:
+    security.stop()
+
+    security.apply(changed(IMAGE))
+
+    assert not security.state.rules
+
+
 def test_a_rule_that_is_not_understood_is_told_and_nothing_is_in_force(
     security: ClusterSecurity,
 ) -> None:
