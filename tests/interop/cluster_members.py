@@ -51,6 +51,7 @@ class CordwoodMember:
         *,
         node_id: int,
         properties: Mapping[str, str] | None = None,
+        protocol: str = "PLAINTEXT",
     ) -> None:
         self.node_id = node_id
         self.directory = directory
@@ -65,10 +66,10 @@ class CordwoodMember:
         self._settings = {
             "process.roles": "broker",
             "node.id": str(node_id),
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"{protocol}://127.0.0.1:{self.port}",
             "controller.quorum.bootstrap.servers": controllers.bootstrap,
             "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
+            "inter.broker.listener.name": protocol,
             "log.dirs": str(self.data),
             **_QUICK,
             **(properties or {}),
@@ -149,6 +150,7 @@ class KafkaMember:
         *,
         node_id: int,
         properties: Mapping[str, str] | None = None,
+        protocol: str = "PLAINTEXT",
     ) -> None:
         self._tools = tools
         self._controllers = controllers
@@ -161,10 +163,10 @@ class KafkaMember:
         self._settings = {
             "process.roles": "broker",
             "node.id": str(node_id),
-            "listeners": f"PLAINTEXT://{self.address}",
+            "listeners": f"{protocol}://{self.address}",
             "controller.quorum.bootstrap.servers": controllers.bootstrap,
             "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
+            "inter.broker.listener.name": protocol,
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(self.data),
             "broker.heartbeat.interval.ms": "500",

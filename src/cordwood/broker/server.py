@@ -62,14 +62,17 @@ from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.security.access.access_event import AccessEvents
+from cordwood.security.security_source import SecuritySource
 from cordwood.security.security_state import SecurityState
 
 if TYPE_CHECKING:
     from cordwood.broker.cluster.cluster_joining import ClusterJoining
     from cordwood.broker.cluster.cluster_member import ClusterMember
+    from cordwood.broker.cluster.cluster_security import ClusterSecurity
     from cordwood.broker.cluster.cluster_services import ClusterServices
     from cordwood.broker.observing.http_server import HttpServer
     from cordwood.broker.observing.otel_export import OtelExport
+    from cordwood.broker.security.peer_tls import PeerTls
 
 logger = logging.getLogger(__name__)
 
@@ -100,9 +103,16 @@ class BrokerServer:
         self.member: ClusterMember | None = None
         self.store = store
         self.config = config
-        self.security = SecurityConfig.assemble(config) if security is None else security
+        self.security = (
+            SecurityConfig.assemble(config, cluster=self._cluster) if security is None else security
+        )
         self.metrics = RequestMetrics()
-        self.security_file = store.open_security()
+        try:
+            self.security_file = self._open_security()
+        except BaseException:
+            if owns_store:
+                store.close()
+            raise
         self.quotas = ClientQuotas(self.security.quotas)
         self._rates = ConnectionRates(self.security.quotas)
         self._clock = SystemClock()
@@ -182,6 +192,7 @@ class BrokerServer:
             for listener in self.security.listeners
         ]
         self._certificates = CertificateWatch(())
+        self._peer_tls: list[PeerTls] = []  # of connections that the broker opens
         self._dynamic.when_changed(self._reconfigure)
         self._table = PartitionTable(store)
         self._syncs = DiskSyncs(self._data)
@@ -189,6 +200,17 @@ class BrokerServer:
         self._early = EarlyAnswers(self._data, watch, self._workers)
         self._route_records(watch)
         self.security_file.when_changed(self._apply_quotas)
+
+    def _open_security(self) -> SecuritySource:
+        """The users, rules and quotas in force: those of the store, or of the cluster."""
+        self._cluster_access: ClusterSecurity | None = None
+        if self._cluster is None:
+            return self.store.open_security()
+        # Not at the top: a broker that is alone does not load it.
+        from cordwood.broker.cluster.cluster_assembly import member_access
+
+        self._cluster_access = member_access(self.store, self.security)
+        return self._cluster_access
 
     def _apply_quotas(self, state: SecurityState) -> None:
         """Quotas have changed: clients that are muted because of the old ones are read again."""
@@ -301,8 +323,16 @@ class BrokerServer:
     def _join(self, config: ClusterConfig) -> "ClusterServices":
         """Everything of a member of a cluster. It joins once the loops turn."""
         # Not at the top: a broker that is alone does not load it.
-        from cordwood.broker.cluster.cluster_assembly import MemberSurroundings, assemble_member
+        from cordwood.broker.cluster.cluster_assembly import (
+            MemberSurroundings,
+            MemberTls,
+            assemble_member,
+        )
 
+        assert self._cluster_access is not None
+        assert self.security.peers is not None, "a member knows how to connect to others"
+        tls = MemberTls.of_config(self.security.peers)
+        self._peer_tls = tls.watched()
         self._joining, self.member, services = assemble_member(
             config,
             MemberSurroundings(
@@ -318,6 +348,8 @@ class BrokerServer:
                 workers=self._workers,
                 clock=self._clock,
                 when_failed=self._when_failed,
+                access=self._cluster_access,
+                tls=tls,
             ),
         )
         self._table.cluster = self.member
@@ -327,7 +359,7 @@ class BrokerServer:
     def _start_tls(self) -> None:
         if self._tls is not None:
             self._tls.start()
-        self._certificates = CertificateWatch(self._tls_listeners())
+        self._certificates = CertificateWatch([*self._tls_listeners(), *self._peer_tls])
         self._certificates.start()
 
     def _tls_listeners(self) -> list[TlsListener]:
@@ -389,8 +421,8 @@ class BrokerServer:
 
     @property
     def has_tls(self) -> bool:
-        """Whether a listener has TLS."""
-        return self._tls is not None
+        """Whether a listener has TLS, or connections to other brokers or controllers."""
+        return self._tls is not None or bool(self._peer_tls)
 
     def reload_certificates(self) -> None:
         """Load the files of all TLS listeners again, soon. Safe in a signal handler.
@@ -501,6 +533,7 @@ class BrokerServer:
             self.member.stop()
 
     def _start_accepting(self) -> None:
+        """Let clients in. Any thread may call it."""
         for acceptor in self._acceptors:
             self._control.call_soon(acceptor.start)
 

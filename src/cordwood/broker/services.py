@@ -58,7 +58,7 @@ from cordwood.log.store.store import Store
 from cordwood.log.transactions.coordinator import TransactionCoordinator
 from cordwood.log.transactions.transaction_config import TransactionConfig
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.security.security_file import SecurityFile
+from cordwood.security.security_source import SecuritySource
 
 if TYPE_CHECKING:  # a broker that is alone does not load it
     from cordwood.broker.cluster.cluster_services import ClusterServices
@@ -76,7 +76,7 @@ class Services:
         self,
         *,
         store: Store,
-        security_file: SecurityFile,
+        security_file: SecuritySource,
         table: PartitionTable,
         dynamic: DynamicConfigs,
         identity: ClusterIdentity,

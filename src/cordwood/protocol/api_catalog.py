@@ -65,6 +65,7 @@ class ApiKey(IntEnum):
     DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
     UPDATE_FEATURES = 57
+    ENVELOPE = 58
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -194,6 +195,7 @@ CLUSTER_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
             _api(ApiKey.DESCRIBE_QUORUM, 0, 2, 0),
             _api(ApiKey.ALTER_PARTITION, 2, 3, 0),
             _api(ApiKey.UPDATE_FEATURES, 0, 2, 0),
+            _api(ApiKey.ENVELOPE, 0, 0, 0),
             _api(ApiKey.FETCH_SNAPSHOT, 0, 1, 0),
             _api(ApiKey.BROKER_REGISTRATION, 0, 4, 0),
             _api(ApiKey.BROKER_HEARTBEAT, 0, 2, 0),

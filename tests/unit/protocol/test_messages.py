@@ -155,6 +155,7 @@ def test_kafka_python_judges_most_apis() -> None:
         "AssignReplicasToDirs",
         "BrokerHeartbeat",
         "BrokerRegistration",
+        "Envelope",
         "FetchSnapshot",
         "UnregisterBroker",
     }

@@ -80,6 +80,12 @@ class ImageView:
         )
         return [address for address in found if address is not None]
 
+    def rack_of(self, node_id: int, here: ClientListener) -> str | None:
+        """The rack of a broker that clients of the listener `here` can reach; None: not known."""
+        broker = self._image().brokers.get(node_id)
+        address = None if broker is None else _address(broker, here)
+        return None if address is None else address.rack
+
     # --- topics ------------------------------------------------------------------------------
 
     def topic_names(self) -> list[str]:

@@ -224,6 +224,7 @@ class FetchHandler:
             fetcher=pending.fetcher,
             client_id=pending.answer.header.client_id,
             is_again=pending.was_planned,
+            rack=request.rack_id,
         )
         pending.was_planned = True
         for part in parts:

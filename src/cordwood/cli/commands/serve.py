@@ -234,7 +234,7 @@ def run_broker(
         from cordwood.broker.cluster.cluster_joining import check_directories, check_security
 
         check_directories(settings.store.log_dirs)
-        check_security(cluster, settings.security)
+        check_security(settings.security)
     role = AMONG_OTHERS if cluster.is_member else SOLE_REPLICA
     store = settings.store.open(settings.topic_defaults, role=role)
     failures: list[CordwoodError] = []

@@ -90,6 +90,32 @@ class TopicHosting:
                 topic.reconfigure(config)
             return topic
 
+    def missing(self) -> list[tuple[str, int]]:
+        """Partitions that had records and are not open: offline, or their directory is gone."""
+        return [
+            (entry.name, number)
+            for entry in self._catalog.topics.values()
+            for number in range(entry.partitions)
+            if entry.is_here(number)
+            and entry.has_begun(number)
+            and not any((entry.name, number) in directory.logs for directory in self._directories)
+        ]
+
+    def is_gone(self, name: str, number: int) -> bool:
+        """Whether every directory can be used and none has the partition: it was replaced."""
+        place = (name, number)
+        return self._directories.are_all_usable and not any(
+            place in directory.logs or place in directory.unopened or place in directory.offline
+            for directory in self._directories
+        )
+
+    def host_again(self, wanted: HostedTopic, number: int) -> Topic[PartitionLog]:
+        """Make a partition anew that is gone, without records. For one that others have."""
+        logger.warning("%s-%d is gone; it is made anew, to be filled", wanted.name, number)
+        with self._registry.changing:
+            self.host(replace(wanted, here=wanted.here - {number}))
+            return self.host(wanted)
+
     def unhost(self, name: str, topic_id: uuid.UUID) -> None:
         """Have nothing of a topic here: it was deleted, or all its partitions are elsewhere."""
         registry = self._registry

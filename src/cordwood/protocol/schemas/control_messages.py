@@ -143,6 +143,15 @@ SCHEMAS: Final[Mapping[int, str]] = {
             error_code int16
             error_message string?
     """,
+    ApiKey.ENVELOPE: """
+        request
+          request_data bytes
+          request_principal bytes?
+          client_host_address bytes
+        response
+          response_data bytes?
+          error_code int16
+    """,
     ApiKey.FETCH_SNAPSHOT: """
         request
           cluster_id string? tag 0

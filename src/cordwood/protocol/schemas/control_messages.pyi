@@ -384,6 +384,24 @@ class UpdateFeaturesResponseDict(TypedDict, total=False):
     error_message: str | None
     results: Sequence[UpdateFeaturesResponseResultsDict]
 
+class EnvelopeRequest:
+    request_data: bytes
+    request_principal: bytes | None
+    client_host_address: bytes
+
+class EnvelopeRequestDict(TypedDict, total=False):
+    request_data: bytes
+    request_principal: bytes | None
+    client_host_address: bytes
+
+class EnvelopeResponse:
+    response_data: bytes | None
+    error_code: int
+
+class EnvelopeResponseDict(TypedDict, total=False):
+    response_data: bytes | None
+    error_code: int
+
 class FetchSnapshotRequestSnapshotId:
     end_offset: int
     epoch: int
