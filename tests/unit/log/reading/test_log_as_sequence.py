@@ -106,7 +106,7 @@ def test_duckdb_reads_a_log(log: cordwood.PartitionLog) -> None:
     duckdb: Any = import_module("duckdb")  # its stubs have wrong types
     orders = log.arrow_reader(columns=["offset"])
 
-    assert duckdb.sql("select sum(offset) from orders").fetchone() == (sum(range(COUNT)),)
+    assert duckdb.sql('select sum("offset") from orders').fetchone() == (sum(range(COUNT)),)
     del orders
 
 
