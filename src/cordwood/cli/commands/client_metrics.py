@@ -105,8 +105,7 @@ def set_subscription(
     \b
     Examples:
       cordwood client-metrics set all --metrics '*' --interval 30s --at localhost:9092
-      cordwood client-metrics set tills --metrics org.apache.kafka.producer. \\
-          --match 'client_id=till-.*' --at localhost:9092
+      cordwood client-metrics set tills --match 'client_id=till-.*' --at localhost:9092
     """
     given = {"metrics": metrics, "interval.ms": _interval(interval), "match": match}
     changes = {key: value for key, value in given.items() if value is not None}
