@@ -7,6 +7,7 @@ and its last acknowledgement.
 import random
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,8 @@ from interop.kafka_peer import KafkaTools
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
+
+ClientSettings = dict[str, str | int | float | bool]  # of librdkafka
 
 BATCH_BYTES: Final = 256 * KIB
 LINGER_MS: Final = 5
@@ -81,7 +84,16 @@ def wire_produce(
 
 
 def librdkafka_produce(server: BrokerServer, topic: str, work: Workload) -> Load:
-    """`produce_batch` of confluent-kafka: a thousand values per call keep Python's cost low."""
+    return timed(server, librdkafka_work(client_of(server), topic, work))
+
+
+def librdkafka_work(
+    client: ClientSettings, topic: str, work: Workload, *, partitions: int = 1
+) -> Callable[[], tuple[int, int]]:
+    """`produce_batch` of confluent-kafka: a thousand values per call keep Python's cost low.
+
+    The calls go to the partitions in turn. The producer is connected already.
+    """
     from confluent_kafka import Producer
 
     failed: list[str] = []
@@ -92,7 +104,7 @@ def librdkafka_produce(server: BrokerServer, topic: str, work: Workload) -> Load
 
     producer = Producer(
         {
-            **client_of(server),
+            **client,
             "acks": "all",
             "linger.ms": LINGER_MS,
             "batch.size": BATCH_BYTES,
@@ -112,11 +124,12 @@ def librdkafka_produce(server: BrokerServer, topic: str, work: Workload) -> Load
         sent = number = 0
         while sent < work.records:
             call = calls[number % len(calls)][: work.records - sent]
+            partition = number % partitions
             number += 1
             taken = 0
             while taken < len(call):
                 taken += producer.produce_batch(
-                    topic, call[taken:], partition=0, on_delivery=report
+                    topic, call[taken:], partition=partition, on_delivery=report
                 )
                 producer.poll(0 if taken == len(call) else 0.005)
             sent += taken
@@ -125,7 +138,7 @@ def librdkafka_produce(server: BrokerServer, topic: str, work: Workload) -> Load
             raise ClientFailedError(f"{left} records not acknowledged; errors: {failed[:3]}")
         return sent, sent * work.value_size
 
-    return timed(server, produce)
+    return produce
 
 
 # --- Kafka's ProducerPerformance --------------------------------------------------------------

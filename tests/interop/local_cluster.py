@@ -21,7 +21,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -78,10 +78,17 @@ def planned(directory: Path, *, controllers: int, kafka: int, brokers: int) -> C
     return state
 
 
-def start(state: ClusterState, tools: KafkaTools, settings: Sequence[str]) -> None:
+def start(
+    state: ClusterState,
+    tools: KafkaTools,
+    settings: Sequence[str],
+    *,
+    kafka_settings: Mapping[str, str] | None = None,
+) -> None:
     """Start what does not run: controllers, then brokers, each kind together.
 
     If a node cannot start, those that were started now are ended; what ran before stays.
+    `settings` are keys of our brokers, `kafka_settings` those of Kafka's.
     """
     launched: list[Node] = []
     try:
@@ -92,7 +99,7 @@ def start(state: ClusterState, tools: KafkaTools, settings: Sequence[str]) -> No
             if idle:
                 _say(f"starting {', '.join(node.name for node in idle)}")
             with ThreadPoolExecutor() as pool:
-                list(pool.map(lambda node: _format(state, tools, node), idle))
+                list(pool.map(lambda node: _format(state, tools, node, kafka_settings), idle))
             for node in idle:
                 launched.append(node)
                 _launch(state, tools, node, settings)
@@ -102,6 +109,15 @@ def start(state: ClusterState, tools: KafkaTools, settings: Sequence[str]) -> No
     except BaseException:
         end(launched)
         raise
+
+
+def start_again(
+    state: ClusterState, tools: KafkaTools, node: Node, settings: Sequence[str]
+) -> None:
+    """Start the process of a node that ran before, and return at once."""
+    _find_ports([node])
+    state.save()
+    _launch(state, tools, node, settings)
 
 
 def _find_ports(nodes: Sequence[Node]) -> None:
@@ -120,7 +136,12 @@ def _find_ports(nodes: Sequence[Node]) -> None:
         _say(f"port {old} of {node.name} is used by another process; it gets {node.port}")
 
 
-def _format(state: ClusterState, tools: KafkaTools, node: Node) -> None:
+def _format(
+    state: ClusterState,
+    tools: KafkaTools,
+    node: Node,
+    kafka_settings: Mapping[str, str] | None = None,
+) -> None:
     """Write the configuration, and format the data directory if it is new."""
     os.makedirs(node.directory, exist_ok=True)
     if node.kind == "broker":
@@ -139,7 +160,7 @@ def _format(state: ClusterState, tools: KafkaTools, node: Node) -> None:
         Path(config).write_text(setup.properties(own, node.data))
         arguments = setup.format_arguments(config)
     else:
-        Path(config).write_text(_kafka_properties(state, node))
+        Path(config).write_text(_kafka_properties(state, node, kafka_settings or {}))
         identity = [f"--cluster-id={state.cluster_id}", f"--config={config}"]
         arguments = ["format", *identity, "--no-initial-controllers"]
     if not os.path.exists(os.path.join(node.data, "meta.properties")):
@@ -147,7 +168,7 @@ def _format(state: ClusterState, tools: KafkaTools, node: Node) -> None:
         tools.run("kafka.tools.StorageTool", *arguments)
 
 
-def _kafka_properties(state: ClusterState, node: Node) -> str:
+def _kafka_properties(state: ClusterState, node: Node, settings: Mapping[str, str]) -> str:
     replicas = str(min(3, len(list(state.of("broker", "kafka")))))
     properties = {
         "process.roles": "broker",
@@ -161,6 +182,7 @@ def _kafka_properties(state: ClusterState, node: Node) -> str:
         "log.dirs": node.data,
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
+        **settings,
     }
     return "".join(f"{key}={value}\n" for key, value in properties.items())
 
