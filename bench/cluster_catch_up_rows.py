@@ -71,26 +71,30 @@ def _catch_up(stage: ClusterStage, side: Side, work: Workload) -> CatchUp:
     behind, leader = side.nodes[-1], side.nodes[0]
     with new_topic(side, OS, partitions=BROKERS, last=behind) as topic:
         end([behind])
+        had = _log_bytes(behind, topic)
         librdkafka_work(side.client, topic, work, partitions=BROKERS)()
-        missing = _log_bytes(leader, topic)
+        wanted = _log_bytes(leader, topic)
         started = time.perf_counter()
         stage.start_again(behind)
-        copied, copying_s = _watch(behind, topic, missing)
+        copied, copying_s = _watch(behind, topic, had, wanted)
         await_in_sync(side, topic, partitions=BROKERS)
         in_sync_s = time.perf_counter() - started
         stage.restore()
     return CatchUp(copied_bytes=copied, copying_s=copying_s, in_sync_s=in_sync_s)
 
 
-def _watch(node: Node, topic: str, wanted: int) -> tuple[int, float]:
-    """Bytes that came between the first growth that was seen and the end, and the seconds."""
+def _watch(node: Node, topic: str, had: int, wanted: int) -> tuple[int, float]:
+    """Bytes that came between the first growth that was seen and the end, and the seconds.
+
+    The broker had `had` bytes when it was stopped.
+    """
     first, first_s = 0, 0.0
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         size, now_s = _log_bytes(node, topic), time.perf_counter()
-        if size and not first:
+        if size > had and not first:
             first, first_s = size, now_s
-        if size >= wanted and first < size:
+        if size >= wanted and 0 < first < size:
             return size - first, now_s - first_s
         if time.monotonic() > deadline:
             raise ServerFailedError(

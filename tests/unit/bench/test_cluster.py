@@ -44,10 +44,9 @@ def test_a_catch_up_counts_what_came_after_it_was_first_seen(tmp_path: Path) -> 
     (node,) = planned(tmp_path, controllers=1, kafka=0, brokers=1).of("broker")
     log = Path(node.data, "bench-1-0", "00000000000000000000.log")
     log.parent.mkdir(parents=True)
-    log.write_bytes(bytes(100))
     other = Path(node.data, "bench-10-0", "00000000000000000000.log")
     other.parent.mkdir()
-    sizes = iter((0, 40, 100))
+    sizes = iter((10, 40, 100))  # it had 10 when it was stopped
 
     def grow(_: float) -> None:
         log.write_bytes(bytes(next(sizes)))
@@ -55,7 +54,7 @@ def test_a_catch_up_counts_what_came_after_it_was_first_seen(tmp_path: Path) -> 
     grow(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bench.cluster_catch_up_rows.time.sleep", grow)
-        copied, seconds = _watch(node, "bench-1", 100)
+        copied, seconds = _watch(node, "bench-1", 10, 100)
 
     assert copied == 60
     assert seconds > 0
