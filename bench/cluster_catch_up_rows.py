@@ -84,18 +84,19 @@ def _catch_up(stage: ClusterStage, side: Side, work: Workload) -> CatchUp:
 
 
 def _watch(node: Node, topic: str, had: int, wanted: int) -> tuple[int, float]:
-    """Bytes that came between the first growth that was seen and the end, and the seconds.
+    """The bytes that came, and the seconds since the last look at which none had come.
 
     The broker had `had` bytes when it was stopped.
     """
-    first, first_s = 0, 0.0
     deadline = time.monotonic() + _PATIENCE_S
+    begun_s = time.perf_counter()
     while True:
-        size, now_s = _log_bytes(node, topic), time.perf_counter()
-        if size > had and not first:
-            first, first_s = size, now_s
-        if size >= wanted and 0 < first < size:
-            return size - first, now_s - first_s
+        looked_s = time.perf_counter()
+        size = _log_bytes(node, topic)
+        if size <= had:
+            begun_s = looked_s
+        if size >= wanted:
+            return size - had, time.perf_counter() - begun_s
         if time.monotonic() > deadline:
             raise ServerFailedError(
                 f"{node.name} had {size:,} of {wanted:,} bytes in {_PATIENCE_S:.0f} s"
