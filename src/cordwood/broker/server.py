@@ -10,12 +10,13 @@ So a slow disk or a busy partition delays produce and fetch requests, but no hea
 """
 
 import logging
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.cluster_view import ClusterView, SoleBroker
@@ -63,7 +64,7 @@ from cordwood.security.access.access_event import AccessEvents
 from cordwood.security.security_state import SecurityState
 
 if TYPE_CHECKING:
-    from cordwood.broker.cluster.cluster_joining import ClusterJoining
+    from cordwood.broker.cluster.cluster_assembly import MemberSurroundings
     from cordwood.broker.cluster.cluster_member import ClusterMember
     from cordwood.broker.cluster.cluster_services import ClusterServices
     from cordwood.broker.observing.http_server import HttpServer
@@ -72,6 +73,19 @@ logger = logging.getLogger(__name__)
 
 # How long the steps after the last request may take in all, if the requests took all the time.
 _STOP_S_MIN: Final = 0.5
+
+
+class Joining(Protocol):
+    """How a member joins the others, and leaves them."""
+
+    def start(self, member: "ClusterMember") -> None: ...
+
+    def leave(self, when_left: Callable[[], None]) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+MemberAssembly = Callable[["MemberSurroundings"], "tuple[Joining, ClusterMember, ClusterServices]"]
 
 
 class BrokerServer:
@@ -85,15 +99,21 @@ class BrokerServer:
         security: SecurityConfig | None = None,
         owns_store: bool = False,
         cluster: ClusterConfig | None = None,
+        assemble: MemberAssembly | None = None,
+        listening: Mapping[str, socket.socket] | None = None,
         when_failed: Callable[[CordwoodError], None] = lambda _error: None,
     ) -> None:
         """With `cluster` it is a member of one; the store then has the role `AMONG_OTHERS`.
+
+        `assemble` makes it a member in another way. `listening` are sockets of listeners, by
+        name, that are bound already.
 
         `when_failed` is called, by another thread, if it cannot be a member any more.
         """
         self._cluster = cluster if cluster is not None and cluster.is_member else None
         self._when_failed = when_failed
-        self._joining: ClusterJoining | None = None
+        self._assemble = assemble
+        self._joining: Joining | None = None
         self.member: ClusterMember | None = None
         self.store = store
         self.config = config
@@ -169,6 +189,7 @@ class BrokerServer:
                 self._host,
                 self._handshakes,
                 self._rates,
+                None if listening is None else listening[listener.name],
             )
             for listener in self.security.listeners
         ]
@@ -247,7 +268,7 @@ class BrokerServer:
             [acceptor.known_as for acceptor in self._acceptors],
         )
         view: ClusterView = SoleBroker(identity, self.store)
-        cluster = None if self._cluster is None else self._join(self._cluster)
+        cluster = self._join()
         if cluster is not None:
             view = cluster.member.view
         self.services = Services(
@@ -276,8 +297,8 @@ class BrokerServer:
         self.services.start()
         self.authentications.start()
         self._start_tls()
-        for acceptor in self._acceptors:
-            self._control.call_soon(acceptor.start)
+        if self._assemble is None:
+            self._control.call_soon(self._accept)
         if self._joining is not None and self.member is not None:
             self._joining.start(self.member)
         if self.config.metrics_port is not None:
@@ -285,13 +306,24 @@ class BrokerServer:
         for acceptor in self._acceptors:
             logger.info("%s listens on %s:%d", acceptor.known_as.name, *acceptor.address)
 
-    def _join(self, config: ClusterConfig) -> "ClusterServices":
+    def _accept(self) -> None:
+        """In the control loop: clients may come."""
+        if not self._router.is_stopping:
+            for acceptor in self._acceptors:
+                acceptor.start()
+
+    def _join(self) -> "ClusterServices | None":
         """Everything of a member of a cluster. It joins once the loops turn."""
+        assemble = self._assemble
+        if assemble is None and self._cluster is None:
+            return None
         # Not at the top: a broker that is alone does not load it.
         from cordwood.broker.cluster.cluster_assembly import MemberSurroundings, assemble_member
 
-        self._joining, self.member, services = assemble_member(
-            config,
+        if assemble is None:
+            assert self._cluster is not None
+            assemble = partial(assemble_member, self._cluster)
+        self._joining, self.member, services = assemble(
             MemberSurroundings(
                 store=self.store,
                 broker=self.config,
@@ -302,6 +334,7 @@ class BrokerServer:
                 watch=self._watch,
                 syncs=self._syncs,
                 when_failed=self._when_failed,
+                when_joined=self._accept,
             ),
         )
         self._table.cluster = self.member

@@ -22,7 +22,8 @@ from cordwood.value_class import dataclass
 class MemberSurroundings:
     """The parts of a broker that a member works with.
 
-    `when_failed` is called, in the control loop, if it cannot be a member any more.
+    `when_failed` is called, in the control loop, if it cannot be a member any more. A member that
+    accepts clients only when it has joined calls `when_joined` then, once, in the control loop.
     """
 
     store: Store
@@ -34,6 +35,7 @@ class MemberSurroundings:
     watch: LogWatch
     syncs: DiskSyncs
     when_failed: Callable[[CordwoodError], None]
+    when_joined: Callable[[], None] = lambda: None
 
 
 def assemble_member(

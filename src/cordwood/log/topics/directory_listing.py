@@ -9,6 +9,7 @@ from uuid import UUID
 from cordwood.errors import FormatError
 from cordwood.format.file_names import (
     PARTITION_METADATA,
+    PROCESSES_FOLDER,
     SECURITY_FOLDER,
     DirectoryState,
     FileKind,
@@ -25,7 +26,10 @@ logger = logging.getLogger(__name__)
 # Directories of Kafka's own: the controller's log, and a cache of remote indexes. And the files
 # of `serve --secure`.
 _NOT_TOPICS: Final = frozenset({"__cluster_metadata"})
-_NOT_PARTITIONS: Final = frozenset({"remote-log-index-cache", "lost+found", SECURITY_FOLDER})
+_NOT_PARTITIONS: Final = frozenset(
+    {"remote-log-index-cache", "lost+found", SECURITY_FOLDER}
+    | {f"{PROCESSES_FOLDER}{suffix}" for suffix in ("", ".new", ".merged")}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
