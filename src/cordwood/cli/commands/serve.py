@@ -8,6 +8,7 @@ it at once; the next start then recovers. SIGHUP loads the certificates of TLS l
 import contextlib
 import gc
 import logging
+import os
 import signal
 import sys
 import time
@@ -330,6 +331,7 @@ def _report_processes(supervisor: "Supervisor", settings: "Settings", took_s: fl
         "address": addresses[0],
         "addresses": addresses,
         "processes": supervisor.pids(),
+        "pid": os.getpid(),
         "data_dirs": store.data_dirs,
         "cluster_id": store.cluster_id,
         "durability": settings.topic_defaults.durability,
