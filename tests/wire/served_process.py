@@ -14,7 +14,7 @@ TIMEOUT_S = 60.0
 
 
 class ServedProcess:
-    """A broker over `directory`. It keeps its port, unless told otherwise, when it is started again."""
+    """A broker over `directory`. With `keeps_port` it has the same port when it starts again."""
 
     def __init__(
         self,
