@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, cast
 from uuid import UUID
 
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.replica_role import OWNED
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.process_state import split_state
 from cordwood.log.topics.store_share import KEEPER, StoreShare, owner_of, worker_name
@@ -76,7 +76,7 @@ class SharedNode:
                 flusher=InlineFlusher(),
                 has_housekeeping=False,
                 opening_threads=1,
-                role=AMONG_OTHERS,
+                role=OWNED,
                 share=share,
             ),
         )
@@ -117,7 +117,6 @@ class SharedNode:
         log = worker.topic(topic).partition(partition)
         log.batches.append_batch(client_batch(value))
         log.sync()
-        log.replica.raise_high_watermark(log.end_offset)
 
     def close(self) -> None:
         for store in [*self.workers, self.keeper]:

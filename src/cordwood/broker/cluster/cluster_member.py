@@ -59,12 +59,14 @@ class ClusterMember:
         data_loop: EventLoop,
         watch: LogWatch,
         syncs: DiskSyncs,
+        is_alone: bool = False,
     ) -> None:
         """`listener` is the one that brokers use among each other.
 
         `when_disk_failed` is called in the data loop, once, after a write or a sync of a log
         failed: from then on this broker cannot say what is on its disk.
         """
+        self.is_alone = is_alone
         self._when_disk_failed = when_disk_failed
         self._has_failed = False
         self._node_id = node_id

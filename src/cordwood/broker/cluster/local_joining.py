@@ -133,6 +133,7 @@ def assemble_process(
         data_loop=around.data_loop,
         watch=around.watch,
         syncs=around.syncs,
+        is_alone=True,
     )
     services = ClusterServices(
         member=member,

@@ -33,7 +33,7 @@ from cordwood.cluster.image.broker_image import Endpoint
 from cordwood.cluster.local.process_cluster import ProcessCluster, ProcessMember
 from cordwood.errors import ConfigError, StorageError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.replica_role import OWNED
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.offsets_topic import OFFSETS_CONFIG
 from cordwood.log.topics.store_share import StoreShare, owner_of
@@ -115,7 +115,7 @@ class Supervisor:
                 fs=directories.fs,
                 defaults=config.topic_defaults,
                 free_bytes_min=config.store.log_dir_free_bytes_min,
-                role=AMONG_OTHERS,
+                role=OWNED,
                 share=StoreShare(count=count),
             ),
         )

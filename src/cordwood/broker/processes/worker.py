@@ -24,7 +24,7 @@ from cordwood.broker.processes.held_files import SlotFileSystem
 from cordwood.broker.processes.process_task import ProcessTask
 from cordwood.broker.server import BrokerServer
 from cordwood.errors import CordwoodError
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.replica_role import OWNED
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.store_share import StoreShare
 from cordwood.storage.file_access import FileAccess
@@ -127,7 +127,7 @@ def _open_store(task: ProcessTask, calls: KeeperCalls) -> Store:
             free_bytes_min=store.log_dir_free_bytes_min,
             cleaner=store.cleaner,
             opening_threads=store.num_recovery_threads_per_data_dir,
-            role=AMONG_OTHERS,
+            role=OWNED,
             share=StoreShare(
                 count=task.count, index=task.index, begin=partial(begin_partition, calls)
             ),

@@ -98,7 +98,7 @@ class StoreSetup:
     free_bytes_min: int | None = None
     sync_times: SharedHistogram = field(default_factory=SharedHistogram)
     role: ReplicaRole = SOLE_REPLICA  # AMONG_OTHERS: a broker of a cluster runs the store
-    share: StoreShare | None = None  # several processes run the store; their role is AMONG_OTHERS
+    share: StoreShare | None = None  # several processes run the store; their role is OWNED
 
 
 class Store:

@@ -9,7 +9,6 @@ from uuid import UUID
 from cordwood.errors import FormatError
 from cordwood.format.file_names import (
     PARTITION_METADATA,
-    PROCESSES_FOLDER,
     SECURITY_FOLDER,
     DirectoryState,
     FileKind,
@@ -26,10 +25,7 @@ logger = logging.getLogger(__name__)
 # Directories of Kafka's own: the controller's log, and a cache of remote indexes. And the files
 # of `serve --secure`.
 _NOT_TOPICS: Final = frozenset({"__cluster_metadata"})
-_NOT_PARTITIONS: Final = frozenset(
-    {"remote-log-index-cache", "lost+found", SECURITY_FOLDER}
-    | {f"{PROCESSES_FOLDER}{suffix}" for suffix in ("", ".new", ".merged")}
-)
+_NOT_PARTITIONS: Final = frozenset({"remote-log-index-cache", "lost+found", SECURITY_FOLDER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

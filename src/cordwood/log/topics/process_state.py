@@ -2,7 +2,7 @@
 
 Each process owns some of the partitions, and keeps what belongs to them in a folder of its own:
 
-    cordwood-processes/<process>/   *-checkpoint, .kafka_cleanshutdown
+    remote-log-index-cache/cordwood-processes/<process>/   *-checkpoint, .kafka_cleanshutdown
 
 Everything else stays where it is, so readers and a later single process find one store. What power
 may interrupt:
@@ -33,7 +33,7 @@ from cordwood.format.file_names import (
 from cordwood.format.small_files.meta_properties import render_clean_shutdown
 from cordwood.quantities import Offset
 from cordwood.storage.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
-from cordwood.storage.files import FileSystem, replace_file
+from cordwood.storage.files import FileSystem, make_durable_directory, replace_file
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +75,7 @@ def split_state(
     is_clean = fs.exists(marker)
     known = {name: read_offset_checkpoint(fs, directory, name) for name in _CHECKPOINTS}
     new = os.path.join(directory, _NEW)
+    make_durable_directory(fs, os.path.dirname(new))
     fs.make_directory(new)
     for process in processes:
         path = os.path.join(new, process)
@@ -86,7 +87,7 @@ def split_state(
             _mark_clean(fs, path)
     fs.sync_directory(new)
     fs.rename(new, os.path.join(directory, PROCESSES_FOLDER))
-    fs.sync_directory(directory)
+    fs.sync_directory(os.path.dirname(new))
     for name in (*_CHECKPOINTS, CLEAN_SHUTDOWN):
         with suppress(FileNotFoundError):
             fs.remove(os.path.join(directory, name))
@@ -118,7 +119,7 @@ def merge_state(fs: FileSystem, directory: str) -> None:
             fs.remove(os.path.join(directory, CLEAN_SHUTDOWN))
     done = os.path.join(directory, _MERGED)
     fs.rename(folder, done)
-    fs.sync_directory(directory)
+    fs.sync_directory(os.path.dirname(done))
     fs.remove_tree(done)
 
 
