@@ -29,6 +29,7 @@ from crash.exactly_once.history import (
     Outcome,
     Read,
     Stored,
+    SymptomError,
     read_events,
 )
 from crash.exactly_once.nursery import BrokerOrder, Nursery, is_alive, kill
@@ -217,7 +218,7 @@ class Campaign:
             if by_call and idle_s > QUIET_S:
                 return  # nothing more happens that it could die of
             if idle_s > STUCK_S:
-                raise AssertionError(f"no transaction ended for {STUCK_S:.0f} s")
+                raise SymptomError(f"no transaction ended for {STUCK_S:.0f} s")
             time.sleep(_POLL_S)
 
     def _died(self, loses_power: bool) -> None:

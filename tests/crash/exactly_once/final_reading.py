@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import cordwood
 from cordwood.protocol.api_catalog import ApiKey
-from crash.exactly_once.history import GroupPlace, Outcome
+from crash.exactly_once.history import GroupPlace, Outcome, SymptomError
 from crash.exactly_once.raw_producer import (
     FETCH,
     Link,
@@ -53,8 +53,10 @@ def read_outcome(
         from_files = {log.partition: _values(log.read(isolation="read_committed")) for log in logs}
         for (group, partition), position in positions.items():
             found = store.group(group).committed(TOPIC, partition)
-            assert found == (None if position < 0 else position), (group, found, position)
-    assert from_files == committed, "committed readers of files and of the broker disagree"
+            if found != (None if position < 0 else position):
+                raise SymptomError(f"{group} is at {position} for the broker, at {found} in files")
+    if from_files != committed:
+        raise SymptomError("committed readers of files and of the broker disagree")
     return Outcome(committed=committed, all=everything, positions=positions, hanging=hanging)
 
 

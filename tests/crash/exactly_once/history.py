@@ -23,6 +23,10 @@ Place = tuple[int, int]  # partition, offset
 GroupPlace = tuple[str, int]  # group, partition
 
 
+class SymptomError(AssertionError):
+    """A run cannot be judged, because a promise is broken so badly: stuck, or readers disagree."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Began:
     """A transaction begins. `version` is that of its client: 1, or 2 with an epoch for each."""

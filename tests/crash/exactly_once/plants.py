@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-_LATE_MARKERS_S: Final = 0.05
+_LATE_S: Final = 0.05
 
 
 def _set(owner: object, name: str, value: object) -> None:
@@ -56,7 +56,7 @@ def _unsynced_decision() -> None:
             await_kept(self, end)
 
     def late(self: MarkerWriter, *arguments: Any) -> Any:
-        time.sleep(_LATE_MARKERS_S)
+        time.sleep(_LATE_S)
         return write_markers(self, *arguments)
 
     _set(TransactionJournal, "_write", without_sync)
@@ -66,9 +66,17 @@ def _unsynced_decision() -> None:
 
 
 def _unsynced_markers() -> None:
+    """They are synced a moment later, so that the transaction is not merely stuck."""
     from cordwood.log.transactions.log_syncs import LogSyncs
 
-    _set(LogSyncs, "await_kept", lambda self, ends: {})
+    def later(_: LogSyncs, ends: Any) -> dict[Any, Exception]:
+        for log, end in ends.items():
+            timer = threading.Timer(_LATE_S, log.promises.await_kept, (end,))
+            timer.daemon = True
+            timer.start()
+        return {}
+
+    _set(LogSyncs, "await_kept", later)
 
 
 def _lost_offsets() -> None:
@@ -96,7 +104,7 @@ def _early_answer() -> None:
         for entry in entries:
             if entry.written is not None:
                 entry.written(None)
-        time.sleep(0.02)
+        time.sleep(_LATE_S)
         write(self, [replace(entry, written=None) for entry in entries])
 
     _set(TransactionJournal, "write", answer_first)
@@ -105,7 +113,7 @@ def _early_answer() -> None:
 def _visible_aborts() -> None:
     from cordwood.broker.records import fetch_plan
 
-    _set(fetch_plan, "_aborted", lambda log, start, stop: [])
+    _set(fetch_plan, "_aborted", lambda log, start, records, stable: [])
 
 
 PLANTS: Final[dict[str, Callable[[], None]]] = {
