@@ -9,7 +9,20 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 
@@ -26,8 +39,8 @@ SETTINGS = ("log.dir.free.bytes.min=0", "group.initial.rebalance.delay.ms=0")
 class ServedProcesses(ServedProcess):
     """A broker of several processes over one directory."""
 
-    def __init__(self, directory: Path, count: int | None) -> None:
-        super().__init__(directory, *SETTINGS, keeps_port=False)
+    def __init__(self, directory: Path, count: int | None, *settings: str) -> None:
+        super().__init__(directory, *SETTINGS, *settings, keeps_port=False)
         self.count = count
 
     @property
@@ -172,6 +185,65 @@ def test_kafka_python_produces_through_the_second_process(served: ServedProcesse
     assert sorted(read(served.address, "t")) == list(range(100))
 
 
+def test_users_rules_and_quotas_are_the_same_on_all_and_survive(tmp_path: Path) -> None:
+    settings = (
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users=User:ANONYMOUS",
+    )
+    rule = AclBinding(
+        ResourceType.TOPIC,
+        "t",
+        ResourcePatternType.LITERAL,
+        "User:alice",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    user = UserScramCredentialUpsertion(
+        "alice", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"secret of alice"
+    )
+    with ServedProcesses(tmp_path / "data", 2, *settings) as served:
+        admin = AdminClient({"bootstrap.servers": served.addresses[1]})
+
+        for done in admin.create_acls([rule]).values():
+            done.result(TIMEOUT_S)
+        for changed in admin.alter_user_scram_credentials([user]).values():
+            changed.result(TIMEOUT_S)
+
+        for address in served.addresses:
+            _await_security(address, rule)
+        assert served.stop() == 0
+        served.count = None
+        served.start()
+        assert _rules(served.address) == [rule]
+        assert _users(served.address) == ["alice"]
+
+
+def _await_security(address: str, rule: AclBinding) -> None:
+    await_true(lambda: _rules(address) == [rule] and _users(address) == ["alice"])
+
+
+def _rules(address: str) -> list[AclBinding]:
+    anything: Any = None
+    every = AclBindingFilter(
+        ResourceType.ANY,
+        anything,
+        ResourcePatternType.ANY,
+        anything,
+        anything,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    admin = AdminClient({"bootstrap.servers": address})
+    return list(admin.describe_acls(every).result(TIMEOUT_S))
+
+
+def _users(address: str) -> list[str]:
+    admin = AdminClient({"bootstrap.servers": address})
+    found: Any = admin.describe_user_scram_credentials()
+    return sorted(found.result(TIMEOUT_S))
+
+
 # --- one directory ------------------------------------------------------------------------------
 
 
@@ -249,16 +321,25 @@ def test_nothing_acknowledged_is_lost_or_doubled_when_processes_are_killed(
     writer.start()
     for _ in range(2):
         for pid in _workers(served):
-            begun = len(sent)
-            await_true(lambda begun=begun: len(sent) > begun + 200)
+            _await_more(sent, 200)
             os.kill(pid, signal.SIGKILL)
-            await_true(lambda gone=pid: gone not in _workers(served) and len(_workers(served)) == 2)
+            _await_another(served, pid)
     is_over.set()
     writer.join(TIMEOUT_S)
 
     assert acknowledged == set(sent)
     await_true(lambda: leaders(served.address, "t") is not None)
     assert sorted(read(served.address, "t")) == sent
+
+
+def _await_more(sent: list[int], count: int) -> None:
+    begun = len(sent)
+    await_true(lambda: len(sent) > begun + count)
+
+
+def _await_another(served: ServedProcesses, gone: int) -> None:
+    """Until another process has taken the place of `gone`."""
+    await_true(lambda: gone not in _workers(served) and len(_workers(served)) == 2)
 
 
 def _workers(served: ServedProcesses) -> list[int]:
@@ -347,7 +428,7 @@ def test_a_process_that_is_asked_to_end_is_started_again(served: ServedProcesses
     before = _workers(served)
 
     os.kill(before[1], signal.SIGTERM)
-    await_true(lambda: before[1] not in _workers(served) and len(_workers(served)) == 2)
+    _await_another(served, before[1])
     await_true(lambda: leaders(served.address, "t") is not None)
 
     assert produce(served.addresses[1], "t", range(40)) == set(range(40))

@@ -328,6 +328,7 @@ class BrokerServer:
                 store=self.store,
                 broker=self.config,
                 security=self.security,
+                security_file=self.security_file,
                 listeners=[acceptor.known_as for acceptor in self._acceptors],
                 control_loop=self._control,
                 data_loop=self._data,

@@ -15,6 +15,7 @@ from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.errors import CordwoodError
 from cordwood.log.store.store import Store
+from cordwood.security.security_file import SecurityFile
 from cordwood.value_class import dataclass
 
 
@@ -29,6 +30,7 @@ class MemberSurroundings:
     store: Store
     broker: BrokerConfig
     security: SecurityConfig
+    security_file: SecurityFile
     listeners: Sequence[ClientListener]
     control_loop: EventLoop
     data_loop: EventLoop

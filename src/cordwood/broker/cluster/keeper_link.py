@@ -2,6 +2,7 @@
 
     news     keeper -> process   TASK     what to do, the first frame
                                  RECORDS  end of the image, then metadata records
+                                 SECURITY users, access rules and quotas
                                  STOP     end in order
              process -> keeper   OPENED   the store is open: send the image from here on
                                  READY    what the first image assigns is open
@@ -41,6 +42,7 @@ class FrameKind(IntEnum):
     REQUEST = 7
     ANSWER = 8
     REFUSAL = 9
+    SECURITY = 10
 
 
 class Frame(NamedTuple):

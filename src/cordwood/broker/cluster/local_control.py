@@ -46,14 +46,16 @@ _PRODUCER_IDS_S: Final = 30.0
 
 
 class KeeperEvents(NamedTuple):
-    """Whom the control calls. `changed` comes in the control loop, the others in any thread.
+    """Whom the control calls. The first two come in the control loop, the others in any thread.
 
     changed   there is a new image
+    secured   users, access rules or quotas have changed
     stop      the keeper asks to end
     lost      the keeper is gone: end at once
     """
 
     changed: Callable[[], None]
+    secured: Callable[[bytes], None]
     stop: Callable[[], None]
     lost: Callable[[], None]
 
@@ -134,6 +136,8 @@ class LocalControl:
                 self._events.stop()
             elif frame.kind is FrameKind.RECORDS:
                 self._loop.call_soon(partial(self._apply, frame.body))
+            elif frame.kind is FrameKind.SECURITY:
+                self._loop.call_soon(partial(self._events.secured, frame.body))
 
     def _apply(self, body: bytes) -> None:
         end, records = decode_records(body)

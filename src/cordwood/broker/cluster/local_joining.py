@@ -73,7 +73,12 @@ class LocalJoining:
             epoch=place.epoch,
             news=place.news,
             calls=place.calls,
-            events=KeeperEvents(changed=self._changed, stop=place.stop, lost=place.lost),
+            events=KeeperEvents(
+                changed=self._changed,
+                secured=around.security_file.follow,
+                stop=place.stop,
+                lost=place.lost,
+            ),
         )
 
     def start(self, member: ClusterMember) -> None:

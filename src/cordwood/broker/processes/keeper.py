@@ -2,7 +2,8 @@
 
 Requests that change something come from the workers, which have checked whether their clients may.
 The broker's own handlers serve them here, over a store in which all partitions are absent. What
-they changed in the topic catalog is then told to all workers, in one order.
+they changed in the topic catalog, and in the file of users, rules and quotas, is then told to all
+workers, in one order.
 """
 
 import json
@@ -12,14 +13,17 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from uuid import UUID, uuid4
 
-from cordwood.broker.cluster.keeper_link import encode_answer
+from cordwood.broker.cluster.keeper_link import FrameKind, encode_answer, encode_records
 from cordwood.broker.cluster_identity import ClientListener, ClusterIdentity
 from cordwood.broker.config_owners import ConfigOwner, ConfigOwners, ResourceType
 from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.error_codes import ErrorCode, RefusedError
+from cordwood.broker.handlers.access_rules import AccessRulesHandler
+from cordwood.broker.handlers.client_quotas import ClientQuotasHandler
 from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
+from cordwood.broker.handlers.users import UsersHandler
 from cordwood.broker.net.request import Handler, RequestContext, Response
 from cordwood.broker.net.session import Session
 from cordwood.broker.processes.process_task import NodeConfig
@@ -32,14 +36,15 @@ from cordwood.protocol.messages import decode_request, encode_response
 from cordwood.protocol.request_header import RequestHeader
 from cordwood.protocol.wire_values import INT16
 from cordwood.quantities import Offset
+from cordwood.security.security_file import SecurityFile
 from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 
 OFFSETS_PARTITIONS: Final = 16  # of a new node, unless configured: groups spread over processes
 
-# Tells all workers that have an image what was added to it. Called in the order of the ends.
-Broadcast = Callable[[Offset, list[bytes]], None]
+# Sends a frame to all workers that have an image. Called in the order of what is told.
+Broadcast = Callable[[FrameKind, bytes], None]
 
 
 class _TopicOwners(ConfigOwners):
@@ -70,10 +75,13 @@ class Keeper:
             client_host="",
             frame_bytes_max=config.broker.socket_request_max_bytes,
         )
-        self._handlers = _handlers(store, config)
+        self._security = store.open_security()
+        self._encoded_security = self._security.encoded()
+        self._handlers = _handlers(store, self._security, config)
         # Each worker removes offsets of its groups itself; here there are none.
         store.committed_offsets.coordinate_partly(store.registry.id_of)
         self._publish()
+        self._security.when_changed(lambda _state: self._secure())
 
     # --- workers -----------------------------------------------------------------------------
 
@@ -83,6 +91,11 @@ class Keeper:
             self._tell(self._cluster.begins(index, uuid4()))
             return self._cluster.epoch_of(index)
 
+    @property
+    def encoded_security(self) -> bytes:
+        """Users, access rules and quotas, for workers."""
+        return self._encoded_security
+
     def is_ready(self, index: int) -> None:
         with self._deciding:
             self._tell(self._cluster.is_ready(index))
@@ -91,15 +104,19 @@ class Keeper:
         with self._deciding:
             self._tell(self._cluster.ends(index))
 
-    def subscribe(self, add: Callable[[Offset, list[bytes]], None]) -> None:
-        """Give a worker the whole image by `add`; from then on it is among those who are told.
+    def subscribe(self, add: Broadcast) -> None:
+        """Give a worker everything by `add`; from then on it is among those who are told.
 
         Its store has read the catalog before. So the image must have all that the catalog has:
         a worker removes topics that are not in its first image.
         """
         with self._store.registry.changing, self._deciding:
             self._publish()
-            add(self._cluster.image.end, self._cluster.snapshot())
+            add(FrameKind.SECURITY, self._encoded_security)
+            add(
+                FrameKind.RECORDS,
+                encode_records(self._cluster.image.end, self._cluster.snapshot()),
+            )
 
     # --- what workers ask ----------------------------------------------------------------------
 
@@ -126,12 +143,20 @@ class Keeper:
     def _publish(self) -> None:
         self._tell(self._cluster.topics_are(self._store.registry.entries()))
 
+    def _secure(self) -> None:
+        """Users, rules or quotas have changed. The record behind them says when all is told."""
+        with self._deciding:
+            self._encoded_security = self._security.encoded()
+            self._broadcast(FrameKind.SECURITY, self._encoded_security)
+            self._tell(self._cluster.turn())
+
     def _tell(self, records: list[bytes]) -> None:
         if records:
-            self._broadcast(self._cluster.image.end, records)
+            body = encode_records(self._cluster.image.end, records)
+            self._broadcast(FrameKind.RECORDS, body)
 
 
-def _handlers(store: Store, config: NodeConfig) -> Mapping[ApiKey, Handler]:
+def _handlers(store: Store, security: SecurityFile, config: NodeConfig) -> Mapping[ApiKey, Handler]:
     # Archives are not served by several processes: clients may not ask for one.
     broker = replace(config.broker, archive_url_prefixes=())
     dynamic = DynamicConfigs(store, broker)
@@ -140,6 +165,7 @@ def _handlers(store: Store, config: NodeConfig) -> Mapping[ApiKey, Handler]:
     creation = TopicCreationHandler(store=store, identity=identity, dynamic=dynamic)
     deletion = TopicDeletionHandler(store=store, table=PartitionTable(store), config=broker)
     configs = TopicConfigsHandler(_TopicOwners(store, identity, dynamic))
+    rules = AccessRulesHandler(security, has_authorizer=config.security.access.has_authorizer)
 
     def allocate_producer_ids(_context: RequestContext, _request: object) -> Response:
         try:
@@ -159,5 +185,9 @@ def _handlers(store: Store, config: NodeConfig) -> Mapping[ApiKey, Handler]:
         ApiKey.DELETE_TOPICS: deletion.delete_topics,
         ApiKey.ALTER_CONFIGS: configs.alter_configs,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
+        ApiKey.CREATE_ACLS: rules.create_acls,
+        ApiKey.DELETE_ACLS: rules.delete_acls,
+        ApiKey.ALTER_CLIENT_QUOTAS: ClientQuotasHandler(security).alter,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: UsersHandler(security).alter,
         ApiKey.ALLOCATE_PRODUCER_IDS: allocate_producer_ids,
     }

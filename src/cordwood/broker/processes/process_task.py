@@ -10,7 +10,7 @@ from cordwood.broker.config.store_config import StoreConfig
 from cordwood.broker.observing.log_output import LogOutputConfig
 from cordwood.errors import ConfigError
 from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.value_class import dataclass, replace
+from cordwood.value_class import dataclass, field, replace
 
 PROCESSES_MAX = 64
 _PORT_MAX = 65535
@@ -46,13 +46,17 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessTask:
-    """`listening` has the descriptors of the sockets of its listeners, by name."""
+    """`listening` has the descriptors of the sockets of its listeners, by name.
+
+    `security` is what the keeper has of users, access rules and quotas.
+    """
 
     config: NodeConfig
     index: int
     count: int
     epoch: int
     listening: dict[str, int]
+    security: bytes = field(default=b"", repr=False)
 
     def encode(self) -> bytes:
         return pickle.dumps(self)

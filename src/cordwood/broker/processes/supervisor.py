@@ -17,6 +17,7 @@ import time
 from contextlib import ExitStack
 from typing import Final, Self
 
+from cordwood.broker.cluster.keeper_link import FrameKind
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.config.listeners import SecurityProtocol
 from cordwood.broker.net.acceptor import bound_socket
@@ -37,7 +38,6 @@ from cordwood.log.partition.replica_role import OWNED
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.offsets_topic import OFFSETS_CONFIG
 from cordwood.log.topics.store_share import StoreShare, owner_of
-from cordwood.quantities import Offset
 
 logger = logging.getLogger(__name__)
 
@@ -52,12 +52,6 @@ def check_processes(config: NodeConfig, count: int) -> None:
     """Raise `ConfigError` for what several processes do not serve yet."""
     if not 1 <= count <= PROCESSES_MAX:
         raise ConfigError("--processes", count, f"must be 1 to {PROCESSES_MAX}")
-    if config.security.access.has_authorizer:
-        raise ConfigError(
-            "authorizer.class.name", "", "is not available with --processes yet; serve without it"
-        )
-    if any(each.protocol.has_sasl for each in config.security.listeners):
-        raise ConfigError("listeners", "SASL", "is not available with --processes yet")
     if config.security.audit.audit_topic is not None:
         raise ConfigError(
             "audit.topic",
@@ -213,6 +207,7 @@ class Supervisor:
                 index=index,
                 count=self._count,
                 epoch=self._keeper.begins(index),
+                security=self._keeper.encoded_security,
                 listening={
                     name: listening.fileno() for name, listening in self._listening[index].items()
                 },
@@ -263,9 +258,9 @@ class Supervisor:
             self._changing.wait_for(lambda: self._is_stopping, pause_s)
         self._launch(index)
 
-    def _broadcast(self, end: Offset, records: list[bytes]) -> None:
+    def _broadcast(self, kind: FrameKind, body: bytes) -> None:
         for worker in list(self._workers.values()):
-            worker.tell(end, records)
+            worker.tell(kind, body)
 
     # --- the end -----------------------------------------------------------------------------
 

@@ -129,7 +129,10 @@ def _open_store(task: ProcessTask, calls: KeeperCalls) -> Store:
             opening_threads=store.num_recovery_threads_per_data_dir,
             role=OWNED,
             share=StoreShare(
-                count=task.count, index=task.index, begin=partial(begin_partition, calls)
+                count=task.count,
+                index=task.index,
+                begin=partial(begin_partition, calls),
+                security=task.security,
             ),
         ),
     )

@@ -20,14 +20,13 @@ from typing import Final
 from cordwood.broker.cluster.keeper_link import (
     FrameKind,
     encode_frame,
-    encode_records,
     receive_frame,
     send_frame,
 )
 from cordwood.broker.processes.keeper import Keeper
 from cordwood.broker.processes.process_task import ProcessTask
 from cordwood.errors import CordwoodError
-from cordwood.quantities import MIB, Offset
+from cordwood.quantities import MIB
 
 logger = logging.getLogger(__name__)
 
@@ -77,10 +76,10 @@ class WorkerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def tell(self, end: Offset, records: Sequence[bytes]) -> None:
-        """Send records, if the worker has the image that they follow."""
+    def tell(self, kind: FrameKind, body: bytes) -> None:
+        """Send news, if the worker has the image that they follow."""
         if self._is_subscribed:
-            self._put(encode_frame(FrameKind.RECORDS, encode_records(end, records)))
+            self._put(encode_frame(kind, body))
 
     def stop(self) -> None:
         """Ask it to end in order."""
@@ -166,9 +165,9 @@ class WorkerProcess:
             return False
         return True
 
-    def _subscribe(self, end: Offset, records: list[bytes]) -> None:
+    def _subscribe(self, kind: FrameKind, body: bytes) -> None:
         self._is_subscribed = True
-        self.tell(end, records)
+        self.tell(kind, body)
 
     def _answer(self, kind: FrameKind, body: bytes) -> tuple[FrameKind, bytes]:
         try:

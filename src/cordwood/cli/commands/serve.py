@@ -166,13 +166,14 @@ def serve(
         },
     )
     console_on = console_port if console else None
-    if processes is not None:
-        if secure or console:
-            raise UsageError("--processes cannot be combined with --secure or --console yet")
-        run_processes(load_settings(file=config_file, flags=flags), processes)
-        return
+    if processes is not None and console:
+        raise UsageError("--processes cannot be combined with --console; run `cordwood console`")
     if not secure:
-        run_broker(load_settings(file=config_file, flags=flags), console_port=console_on)
+        settings = load_settings(file=config_file, flags=flags)
+        if processes is not None:
+            run_processes(settings, processes)
+        else:
+            run_broker(settings, console_port=console_on)
         return
     if insecure:
         raise UsageError("--secure and --insecure exclude each other")
@@ -186,6 +187,9 @@ def serve(
     settings = load_settings(file=config_file, flags=flags)
     check_is_secure(settings)
     report_setup(setup, settings)
+    if processes is not None:
+        run_processes(settings, processes)
+        return
     run_broker(settings, console_port=console_on, security_folder=setup.folder)
 
 

@@ -90,6 +90,10 @@ class ProcessCluster:
         node_id = self._members[index].node_id
         return self._apply([_record(kind, id=node_id, epoch=self.epoch_of(index))])
 
+    def turn(self) -> list[bytes]:
+        """Nothing of the image changes, but something that was told before this record."""
+        return self._apply([_record(RecordType.NO_OP)])
+
     # --- topics ------------------------------------------------------------------------------
 
     def topics_are(self, topics: Mapping[str, TopicEntry]) -> list[bytes]:

@@ -148,6 +148,7 @@ class Store:
         self.cluster_id = self.directories.cluster_id
         self.writer_id = self.directories.writer_id
         self.is_of_cluster = not setup.role.is_sole
+        self._share = setup.share
         self.is_shared = setup.share is not None
         self.sync_times = setup.sync_times
         self._lifetime = Lifetime(f"the store in {self.path}")
@@ -541,7 +542,10 @@ class Store:
         Raises `FormatError` or `OSError` if there are some that cannot be read.
         """
         self._lifetime.check_open()
-        return SecurityFile(self._fs, self.data_dirs)
+        file = SecurityFile(self._fs, self.data_dirs)
+        if self._share is not None and self._share.security is not None:
+            file.follow(self._share.security)
+        return file
 
     def close(self, *, archive_timeout_s: float | None = None) -> None:
         """Sync everything, mark the directories clean, release them. Safe to repeat.

@@ -34,12 +34,14 @@ class StoreShare:
     """`index` is that of a worker; None for the keeper.
 
     `begin(topic, topic_id, partition)` tells the keeper that a partition is about to acknowledge
-    its first records. Durable on return. The keeper itself has none.
+    its first records. Durable on return. The keeper itself has none. `security` is what the keeper
+    has of users, access rules and quotas, encoded.
     """
 
     count: int
     index: int | None = None
     begin: Callable[[str, UUID, int], None] | None = None
+    security: bytes | None = None
 
     @property
     def process(self) -> str:

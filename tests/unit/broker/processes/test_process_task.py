@@ -71,7 +71,6 @@ def test_ports_that_collide_are_refused(settings: dict[str, object], message: st
     [
         ({}, 0, "1 to 64"),
         ({}, 65, "1 to 64"),
-        ({"authorizer_class_name": "StandardAuthorizer"}, 2, "authorizer"),
         ({"audit_topic": "audit"}, 2, "audit.topic"),
     ],
 )
