@@ -90,10 +90,8 @@ class WorkerProcess:
         self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """Send a signal, unless the process has ended: its id may be another's by then."""
-        with self._wanted:
-            if not self._is_over:
-                self._process.send_signal(number)
+        """Send a signal, unless the process has ended: `Popen` knows if it was waited for."""
+        self._process.send_signal(number)
 
     # --- sending -----------------------------------------------------------------------------
 
@@ -140,12 +138,12 @@ class WorkerProcess:
         self._calls.close()
 
     def _waited(self) -> int:
-        """Wait until the process has ended. From then on it gets no signals."""
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        """Wait until the process has ended; return its exit code."""
+        code = self._process.wait()
         with self._wanted:
             self._is_over = True
             self._wanted.notify()
-        return self._process.wait()
+        return code
 
     def _take(self, connection: socket.socket) -> bool:
         """Serve one frame; False if the worker is gone."""
