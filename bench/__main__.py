@@ -1,6 +1,7 @@
 """script/bench [SUITE|all] [--quick] [--json FILE] [--plot DIR] [--markdown] [--dir DIR]
              [--only TEXT] [--before DIR]
 script/bench --from FILE [--plot DIR] [--markdown]
+script/bench compare OLD.json NEW.json
 
 Prints a table of medians, each with its limit or peers from the same run. A missed target is
 reported but is not an error: the exit status is 0 unless something failed.
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
+from bench import compare
 from bench.figures import Figures, read_figures, write_figures
 from bench.plots import draw_plots
 from bench.report import render_machine, render_notes, render_summary, render_tables
@@ -38,9 +40,12 @@ SUITES = (
     "spark",
 )  # modules in this package, each with a function `row_makers`
 ALL = "all"
+COMPARE = "compare"  # measures nothing
 
 
 def main() -> int:
+    if sys.argv[1:2] == [COMPARE]:
+        return compare.main(sys.argv[2:])
     options = _parse(sys.argv[1:])
     # Exit normally on SIGTERM, so that servers are stopped and files removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -4,7 +4,16 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
+from bench.embedded_peers import (
+    LMDB,
+    PEER_LOGS,
+    PERSIST_QUEUE,
+    append_latency,
+    append_many_seconds,
+    synced_appends_per_second,
+)
 from bench.measure import (
     Context,
     Latency,
@@ -41,7 +50,8 @@ def append_many_rows(context: Context) -> list[Row]:
         durability="os",
         unit="GB/s",
         limit=("os.write of 1 MiB", _writing_rate(context, large, total_bytes)),
-        peers={SQLITE: _sqlite_rate(context, large, total_bytes // 4)},
+        peers={SQLITE: _sqlite_rate(context, large, total_bytes // 4)}
+        | _peer_rates(context, large, total_bytes // 4),
         target=Target(bound=0.5, is_ratio=True),
         note=f"{total_bytes // MIB} MiB of different values, 1 MiB in each call",
     )
@@ -54,6 +64,10 @@ def append_many_rows(context: Context) -> list[Row]:
         unit="M records/s",
         peers={
             SQLITE: lambda: _sqlite_rate(context, small, records * 25)() * 1e9 / 100 / 1e6,
+        }
+        | {
+            name: partial(_per_record, rate, 100)
+            for name, rate in _peer_rates(context, small, records * 25).items()
         },
         target=Target(bound=2.0),
         note=f"{records:,} records, {small.per_list:,} in each call",
@@ -88,6 +102,30 @@ def _sqlite_rate(context: Context, values: Values, total_bytes: int) -> Callable
     return rate
 
 
+# Of what SQLite and LMDB get: persist-queue writes a second file for each record.
+_FEWER: Final = {PERSIST_QUEUE: 64}
+
+
+def _peer_rates(
+    context: Context, values: Values, total_bytes: int
+) -> dict[str, Callable[[], float]]:
+    """GB/s of values appended to the other peers, one call per list."""
+
+    def rate(name: str) -> float:
+        records = total_bytes // values.size // _FEWER.get(name, 1)
+        lists = [[value for _, value in pairs] for pairs in values.calls(records)]
+        path = fresh_path(context.directory, "peer")
+        seconds = append_many_seconds(PEER_LOGS[name], path, lists)
+        return sum(map(len, lists)) * values.size / seconds / 1e9
+
+    return {name: partial(rate, name) for name in PEER_LOGS}
+
+
+def _per_record(rate: Callable[[], float], size: int) -> float:
+    """Million records/s from GB/s."""
+    return rate() * 1e9 / size / 1e6
+
+
 def append_rows(context: Context) -> list[Row]:
     value, count = bytes(100), context.pick(60_000, 30_000)
 
@@ -99,12 +137,17 @@ def append_rows(context: Context) -> list[Row]:
         with sqlite_log(fresh_path(context.directory, "sqlite"), durability="os") as log:
             return latency_of([partial(log.append, value)] * (count // 3))
 
+    def peer(name: str) -> Latency:
+        path = fresh_path(context.directory, "peer")
+        return append_latency(PEER_LOGS[name], path, value, count // 10)
+
     figures = measure_in_turns(
         {
             "Cordwood": cordwood,
             "os.write": lambda: write_latency(context.directory / "plain", value, count),
             SQLITE: sqlite,
-        },
+        }
+        | {name: partial(peer, name) for name in PEER_LOGS},
         runs=context.runs,
     )
     return latency_rows(
@@ -143,6 +186,9 @@ def append_to_disk_rows(context: Context) -> list[Row]:
                     context.directory / "plain", value, threads=_THREADS, seconds=seconds
                 ),
                 f"{SQLITE}, 1 thread": sqlite,
+                f"{LMDB}, 1 thread": lambda: synced_appends_per_second(
+                    fresh_path(context.directory, "peer"), value, seconds
+                ),
             },
             target=Target(bound=20.0, is_ratio=True),
             note=f"each thread waits until its record is on the disk; {seconds} s",

@@ -1,4 +1,4 @@
-"""The server compared with Apache Kafka, NATS and Redis: same settings, equal durability.
+"""The server compared with Apache Kafka, NATS, Redis and RabbitMQ: same settings, equal durability.
 
 Servers run on one core and clients on another. A client on the wire sends prebuilt requests and
 is far from its own limit; librdkafka and Java show what an application sees. All servers listen on

@@ -24,6 +24,7 @@ from bench.nats_peer import NatsUnavailableError, nats_version
 from bench.null_server import null_server
 from bench.pinning import Cores, choose_cores, client_pinned
 from bench.process_tree import tree_cpu_seconds
+from bench.rabbit_peer import RabbitUnavailableError, rabbit_version
 from bench.redis_peer import RedisUnavailableError, redis_version
 from bench.tls_files import create_tls_files
 from bench.wire_load import fetch_all, pipeline_produce
@@ -110,6 +111,10 @@ class Stage:
             nats_version()
         except NatsUnavailableError as error:
             self.absent["NATS"] = str(error)
+        try:
+            rabbit_version()
+        except RabbitUnavailableError as error:
+            self.absent["RabbitMQ"] = str(error)
         for peer, reason in self.absent.items():
             context.say(f"{peer} skipped: {reason}")
         context.facts.update(self._facts())
@@ -124,6 +129,9 @@ class Stage:
             "kafka": f"skipped: {absent['Kafka']}" if "Kafka" in absent else kafka_version(),
             "redis": f"skipped: {absent['Redis']}" if "Redis" in absent else redis_version(),
             "nats": f"skipped: {absent['NATS']}" if "NATS" in absent else nats_version(),
+            "rabbitmq": f"skipped: {absent['RabbitMQ']}"
+            if "RabbitMQ" in absent
+            else rabbit_version(),
         }
 
     def new_servers(self, directory: Path) -> list[BrokerServer]:

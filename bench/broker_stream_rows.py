@@ -18,14 +18,17 @@ from bench.broker_stage import CORDWOOD, Load, Stage, cpu_rows, figure_row, load
 from bench.measure import Context, Row, measure_in_turns
 from bench.nats_peer import NatsServer
 from bench.process_tree import tree_resident_mb
+from bench.rabbit_peer import RabbitServer
 from bench.redis_peer import RedisServer
 from bench.stream_load import (
     CONNECTIONS,
     IN_FLIGHT,
     NatsPipeline,
+    RabbitPipeline,
     RedisPipeline,
     line_free_values,
     nats_consume,
+    rabbit_consume,
     redis_consume,
 )
 from bench.workload import fresh_path
@@ -65,6 +68,9 @@ def stream_rows(context: Context, stage: Stage, value_size: int, durability: str
         if "Redis" not in stage.absent:
             redis = resources.enter_context(redis_running(context, stage, durability))
             subjects[redis.name] = _redis(redis, work)
+        if "RabbitMQ" not in stage.absent and durability == OS:  # it does not sync streams
+            rabbit = resources.enter_context(rabbit_running(context, stage))
+            subjects[rabbit.name] = _rabbit(rabbit, work)
         return _rows(context, stage, subjects, work, durability)
 
 
@@ -85,7 +91,7 @@ def _rows(
     title = _TITLE[durability].format(size_name(work.value_size))
     judge = next((name for name in subjects if name.startswith("NATS")), None)
     note = (
-        f"{work.records:,} records, more for Cordwood; NATS and Redis on {CONNECTIONS} "
+        f"{work.records:,} records, more for Cordwood; the others on {CONNECTIONS} "
         f"connections, {IN_FLIGHT} in flight on each"
     )
     rows = [
@@ -97,7 +103,7 @@ def _rows(
             lambda load: load.records_per_s,
             judge=judge,
             ratio=STREAM_RATIO,
-            note=stage.note(note, "NATS", "Redis"),
+            note=stage.note(note, "NATS", "Redis", *(["RabbitMQ"] if durability == OS else [])),
         ),
         *cpu_rows(title, durability, loads),
     ]
@@ -135,7 +141,8 @@ def _read_rows(
         lambda load: load.records_per_s,
         judge=judge,
         ratio=STREAM_RATIO,
-        note="one connection; Fetch of 1 MiB, two pulls of 1,000 in flight, XREAD COUNT 1000",
+        note="one connection; Fetch of 1 MiB, two pulls of 1,000 in flight, XREAD COUNT 1000, "
+        "10 chunks of credit",
     )
     return [row, *cpu_rows(title, OS, loads)]
 
@@ -161,9 +168,17 @@ def redis_running(context: Context, stage: Stage, durability: str) -> Iterator[R
 
 
 @contextmanager
-def _running(server: NatsServer | RedisServer) -> Iterator[None]:
-    server.launch()
+def rabbit_running(context: Context, stage: Stage) -> Iterator[RabbitServer]:
+    path = fresh_path(context.directory, "rabbitmq")
+    server = RabbitServer(path, command_prefix=stage.command_prefix)
+    with _running(server):
+        yield server
+
+
+@contextmanager
+def _running(server: NatsServer | RedisServer | RabbitServer) -> Iterator[None]:
     try:
+        server.launch()
         server.wait_until_serving()
         yield
     finally:
@@ -231,6 +246,29 @@ def _redis(server: RedisServer, work: Workload) -> _Subject:
         write=write,
         read=lambda: timed(server, lambda: _read(partial(redis_consume, server.port), work)),
         clear=server.flush_all,
+    )
+
+
+def _rabbit(server: RabbitServer, work: Workload) -> _Subject:
+    values = work.values()
+    has_stream: list[bool] = []
+
+    def clear() -> None:
+        if has_stream:
+            server.delete_stream()
+            has_stream.clear()
+
+    def write() -> Load:
+        server.create_stream()
+        has_stream.append(True)
+        with closing(RabbitPipeline(server.port, values)) as pipeline:
+            return timed(server, lambda: _sized(pipeline.produce(work.records), work))
+
+    return _Subject(
+        pid=server.pid,
+        write=write,
+        read=lambda: timed(server, lambda: _read(partial(rabbit_consume, server.port), work)),
+        clear=clear,
     )
 
 

@@ -5,6 +5,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+from bench.embedded_peers import LMDB, PEER_LOGS, LmdbLog, peer_log, scan_rate
 from bench.measure import (
     Context,
     Latency,
@@ -95,12 +96,20 @@ def read_rows(context: Context) -> list[Row]:
             runs=context.runs,
             durability="-",
             unit="M records/s",
-            peers={SQLITE: lambda: records // 4 / seconds_of(peer.scan) / 1e6},
+            peers={SQLITE: lambda: records // 4 / seconds_of(peer.scan) / 1e6}
+            | {name: partial(_scan_millions, context, name, values, records) for name in PEER_LOGS},
             target=Target(bound=1.0),
             note=f"{log.end_offset:,} records",
         )
     shutil.rmtree(path)
     return [row]
+
+
+def _scan_millions(context: Context, name: str, values: Values, records: int) -> float:
+    """Million records/s; fewer records of persist-queue, which takes long to fill."""
+    wanted = records // (4 if name == LMDB else 40)
+    lists = [[value for _, value in pairs] for pairs in values.calls(wanted)]
+    return scan_rate(PEER_LOGS[name], fresh_path(context.directory, "peer"), lists)() / 1e6
 
 
 def _sqlite_copy(context: Context, values: Values, records: int) -> "_FilledTable":
@@ -132,7 +141,14 @@ def random_read_rows(context: Context) -> list[Row]:
     offsets = random.Random(7).choices(range(records), k=context.pick(10_000, 4_000))
     first = log_files(path)[0]
     positions = [o % (first.stat().st_size // KIB - 1) * KIB for o in offsets]
-    with opened(path) as log, _sqlite_copy(context, values, records) as peer:
+    with (
+        opened(path) as log,
+        _sqlite_copy(context, values, records) as peer,
+        peer_log(LmdbLog, fresh_path(context.directory, "peer")) as tree,
+    ):
+        assert isinstance(tree, LmdbLog)
+        for pairs in values.calls(records):
+            tree.append_many([value for _, value in pairs])
         segment_count = len(log.segments())
         assert segment_count == 100, segment_count
 
@@ -144,6 +160,7 @@ def random_read_rows(context: Context) -> list[Row]:
                 "Cordwood": cordwood,
                 "os.pread at a known place": lambda: pread_latency(first, positions, KIB),
                 SQLITE: lambda: latency_of([partial(peer.read, o) for o in offsets]),
+                LMDB: lambda: latency_of([partial(tree.read, o) for o in offsets]),
             },
             runs=context.runs,
         )

@@ -1,6 +1,6 @@
-"""Clients of NATS and Redis that cost almost nothing: many prebuilt messages in flight.
+"""Clients of NATS, Redis and RabbitMQ that cost almost nothing: many prebuilt messages in flight.
 
-Both acknowledge each message. Several connections, each with hundreds of messages in flight, give
+All acknowledge each message. Several connections, each with hundreds of messages in flight, give
 the server as much work as it can handle. A client library in Python would be slower than the
 server.
 """
@@ -21,6 +21,17 @@ from bench.nats_wire import (
     next_messages,
     publish,
 )
+from bench.rabbit_peer import ask_rabbit, connect_rabbit
+from bench.rabbit_wire import (
+    ConfirmCounter,
+    Frames,
+    check_response,
+    credit,
+    declare_publisher,
+    delivered_records,
+    subscribe,
+)
+from bench.rabbit_wire import publish as rabbit_publish
 from bench.redis_wire import (
     STREAM,
     AddCounter,
@@ -42,6 +53,7 @@ _ANSWER_BYTES: Final = 256 * KIB
 _READ_BYTES: Final = 1 * MIB
 _NATS_ASKED: Final = 1000  # messages per request, two requests in flight
 _REDIS_ASKED: Final = 1000
+_RABBIT_CREDIT: Final = 10  # chunks on their way, the default of its clients
 _NO_LINE_ENDS: Final = bytes.maketrans(b"\n", b" ")
 
 
@@ -201,3 +213,48 @@ def _receive_lines(connection: socket.socket, count: int) -> bytes:
         pieces.append(data)
         lines += data.count(b"\n")
     return b"".join(pieces)
+
+
+# --- RabbitMQ ---------------------------------------------------------------------------------
+
+
+class RabbitPipeline:
+    """Like `NatsPipeline`. A frame carries as many messages as the others send in one call."""
+
+    def __init__(self, port: int, values: Sequence[bytes]) -> None:
+        self._resources = ExitStack()
+        self._pipes = []
+        for number in range(CONNECTIONS):
+            connection = self._resources.enter_context(connect_rabbit(port))
+            ask_rabbit(connection, declare_publisher())
+            share = values[number::CONNECTIONS]
+            count = max(_PER_SEND, len(share) // _PER_SEND * _PER_SEND)
+            sends = [
+                rabbit_publish(at, [share[n % len(share)] for n in range(at, at + _PER_SEND)])
+                for at in range(0, count, _PER_SEND)
+            ]
+            self._pipes.append(_Pipe(connection, ConfirmCounter(), sends))
+
+    def produce(self, records: int) -> int:
+        return _pipelined(self._pipes, records)
+
+    def close(self) -> None:
+        self._resources.close()
+
+
+def rabbit_consume(port: int, records: int) -> None:
+    """Read the stream from its first message, chunk by chunk."""
+    frames, read = Frames(), 0
+    with connect_rabbit(port) as connection:
+        connection.sendall(subscribe(_RABBIT_CREDIT))
+        while read < records:
+            data = connection.recv(_READ_BYTES)
+            if not data:
+                raise ConnectionResetError("the server closed the connection")
+            for frame in frames.feed(data):
+                found = delivered_records(frame)
+                if found:
+                    read += found
+                    connection.sendall(credit(1))
+                else:
+                    check_response(frame)

@@ -8,10 +8,13 @@
     script/faults cluster --seeds 5000    a cluster in one process, with every fault at once
     script/faults transactions            10,000 transactions of real clients through a proxy that
                                           misbehaves, while 200 brokers and 100 clients are killed
+    script/faults transactions --cluster  the same against three brokers of a cluster, of which one
+                                          at a time is killed; needs Kafka's jars
     script/faults replay SCRIPT SEED      one power cut again
     script/faults replay SCRIPT/SEED/CALL/KIND
     script/faults replay cluster SEED     one run of a cluster again
     script/faults replay exactly-once SEED/TRANSACTIONS/KILLS/CLIENT-KILLS
+    script/faults replay exactly-once-cluster SEED/TRANSACTIONS/KILLS/CLIENT-KILLS
 
 A run that fails is printed with the command that replays it and kept in `known_seeds.txt`.
 """
@@ -137,21 +140,30 @@ def run_cluster(seeds: int, first: int) -> int:
 TRANSACTIONS_PER_RUN = 500  # of one broker directory: enough to meet, few enough to understand
 
 
-def run_transactions(transactions: int, kills: int, client_kills: int, first: int) -> int:
+def run_transactions(
+    transactions: int, kills: int, client_kills: int, first: int, *, in_cluster: bool = False
+) -> int:
     """Real clients, real brokers, kills of both; return how many runs broke a promise."""
     started = time.monotonic()
     whole = Plan(seed=first, transactions=transactions, kills=kills, client_kills=client_kills)
+    run, what = run_campaign, "exactly-once"
+    if in_cluster:
+        # Not at the top: it needs Kafka's controllers.
+        from crash.exactly_once.cluster_campaign import cluster_plan, run_cluster_campaign
+
+        whole = cluster_plan(first, transactions, kills, client_kills)
+        run, what = run_cluster_campaign, "exactly-once-cluster"
     failures = done = killed = 0
     for plan in pieces(whole, TRANSACTIONS_PER_RUN):
         directory = Path(tempfile.mkdtemp(prefix="cordwood-exactly-once-"))
-        report = run_campaign(plan, directory)
+        report = run(plan, directory)
         done, killed = done + report.transactions, killed + report.broker_kills
         print(f"transactions, seed {plan.seed}: {report}", flush=True)
         if report.broken:
             failures += 1
             for violation in report.broken[:20]:
                 print(f"FAILED {violation}")
-            print(f"       replay: script/faults replay exactly-once {plan.text}")
+            print(f"       replay: script/faults replay {what} {plan.text}")
             print(f"       it is kept in {directory}", flush=True)
     seconds = time.monotonic() - started
     print(f"transactions: {done}, {killed} brokers killed, {failures} runs failed, {seconds:.0f} s")
@@ -162,9 +174,10 @@ def replay(what: list[str]) -> int:
     """One run again, with everything it has to say."""
     logging.basicConfig(level=logging.INFO)
     text = " ".join(what)
-    if what[0] == "exactly-once":
+    if what[0] in ("exactly-once", "exactly-once-cluster"):
         seed, transactions, kills, client_kills = (int(part) for part in what[1].split("/"))
-        if run_transactions(transactions, kills, client_kills, seed):
+        in_cluster = what[0] == "exactly-once-cluster"
+        if run_transactions(transactions, kills, client_kills, seed, in_cluster=in_cluster):
             return 1
     elif what[0] == "rot":
         run_flip(int(what[1]))
@@ -185,6 +198,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--count", type=int, default=1_000, help="how many kills")
     parser.add_argument("--transactions", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=200, help="of brokers, in `transactions`")
+    parser.add_argument(
+        "--cluster", action="store_true", help="`transactions` against a cluster of three"
+    )
     parser.add_argument("--client-kills", type=int, default=100)
     parser.add_argument("--flips", type=int, default=10_000)
     parser.add_argument("--variants", type=int, default=3, help="how many runs of a script fail")
@@ -197,7 +213,11 @@ def main(arguments: list[str]) -> int:
         "rot": lambda: run_rot(options.flips, options.first),
         "cluster": lambda: run_cluster(options.seeds, options.first),
         "transactions": lambda: run_transactions(
-            options.transactions, options.kills, options.client_kills, options.first
+            options.transactions,
+            options.kills,
+            options.client_kills,
+            options.first,
+            in_cluster=options.cluster,
         ),
     }
     if options.what == "replay":

@@ -22,6 +22,7 @@ from cordwood.broker.handlers.group_offsets import GroupOffsetsHandler
 from cordwood.broker.handlers.offset_fetch import OffsetFetchHandler
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route
 from cordwood.errors import CordwoodError
+from cordwood.log.rules.producer_state import VerificationGuard
 from cordwood.log.store.store import Store
 from cordwood.log.topics.committed_offsets import GroupRecord
 from cordwood.log.transactions.transaction_metadata import ProducerIdentity
@@ -88,6 +89,7 @@ class StoreGroupLog:
         records: Sequence[GroupRecord],
         producer: ProducerIdentity,
         done: Done,
+        guard: VerificationGuard | None = None,
     ) -> None:
         self._put(group_id, records, done, producer)
 

@@ -71,9 +71,23 @@ class FailingObjects:
         if fails:
             raise self._error()
 
-    def get_range(self, key: str, position: int, size: int) -> bytes:
-        self._call("get_range", key)
-        return self.inner.get_range(key, position, size)
+    def get_range(self, key: str, position: int, size: int, *, whole: int | None = None) -> bytes:
+        fails = self._call("get_range", key)
+        found = self.inner.get_range(key, position, size, whole=whole)
+        if fails:
+            raise self._error()
+        return found
+
+    @property
+    def checksum_part_bytes(self) -> int | None:
+        return self.inner.checksum_part_bytes
+
+    def checksum(self, key: str) -> str | None:
+        self._call("checksum", key)
+        return self.inner.checksum(key)
+
+    def distrust_checksums(self) -> None:
+        self.inner.distrust_checksums()
 
     def size(self, key: str) -> int:
         self._call("size", key)

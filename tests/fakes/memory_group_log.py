@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from cordwood.log.rules.producer_state import VerificationGuard
 from cordwood.log.topics.committed_offsets import GroupRecord
 from cordwood.log.transactions.transaction_metadata import ProducerIdentity
 from cordwood.protocol.error_code import ErrorCode
@@ -37,6 +38,7 @@ class MemoryGroupLog:
         records: Sequence[GroupRecord],
         producer: ProducerIdentity,
         done: Done,
+        guard: VerificationGuard | None = None,
     ) -> None:
         self.append(group_id, records, done)
 

@@ -31,8 +31,18 @@ class SilentObjects:
     def read(self, key: str) -> Iterator[bytes]:
         raise self._wait()
 
-    def get_range(self, key: str, position: int, size: int) -> bytes:
+    def get_range(self, key: str, position: int, size: int, *, whole: int | None = None) -> bytes:
         raise self._wait()
+
+    @property
+    def checksum_part_bytes(self) -> int | None:
+        return None
+
+    def checksum(self, key: str) -> str | None:
+        raise self._wait()
+
+    def distrust_checksums(self) -> None:
+        """Nothing to do: there are none."""
 
     def size(self, key: str) -> int:
         raise self._wait()

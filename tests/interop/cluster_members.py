@@ -31,6 +31,7 @@ _QUICK = {
     "replica.fetch.backoff.ms": "200",
     "replica.lag.time.max.ms": "4000",
     "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
     "logger.level": "info",
 }
 
@@ -166,6 +167,7 @@ class KafkaMember:
             "replica.lag.time.max.ms": "4000",
             "group.share.enable": "false",
             "offsets.topic.num.partitions": _QUICK["offsets.topic.num.partitions"],
+            "transaction.state.log.num.partitions": _QUICK["transaction.state.log.num.partitions"],
             **(properties or {}),
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import Consumer, ElectionType, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop.cluster_members import CordwoodMember, KafkaMember, batches
@@ -85,6 +85,24 @@ def await_in_sync(address: str, topic: str, count: int, partition: int = 0) -> N
             return
         assert time.monotonic() < deadline, found and (found.leader, found.isrs)
         time.sleep(0.05)
+
+
+def lead_as_preferred(address: str) -> None:
+    """Wait until all replicas are in sync, and have the preferred ones lead."""
+    admin = AdminClient({"bootstrap.servers": address})
+    deadline = time.monotonic() + 60
+    while True:
+        partitions = [
+            partition
+            for topic in admin.list_topics(timeout=20).topics.values()
+            for partition in topic.partitions.values()
+        ]
+        if all(len(partition.isrs) == len(partition.replicas) for partition in partitions):
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    if any(partition.leader != partition.replicas[0] for partition in partitions):
+        admin.elect_leaders(ElectionType.PREFERRED, None).result(30)
 
 
 def await_same_batches(members: Sequence[CordwoodMember | KafkaMember], topic: str) -> bytes:

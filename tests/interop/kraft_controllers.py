@@ -33,7 +33,7 @@ rootLogger.appenderRef.file.ref = file
 """
 FIRST_ID = 3000
 # What our brokers do not have. See `cordwood.cluster.control.membership`.
-WITHOUT = ("share.version=0", "streams.version=0", "transaction.version=0")
+WITHOUT = ("share.version=0", "streams.version=0")
 
 
 def random_id() -> str:

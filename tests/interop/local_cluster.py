@@ -248,6 +248,7 @@ def _command(
         f"controller.quorum.bootstrap.servers={state.setup().bootstrap}",
         "controller.listener.names=CONTROLLER",
         f"offsets.topic.replication.factor={replicas}",
+        f"transaction.state.log.replication.factor={replicas}",
         *settings,
     )
     cordwood = os.path.join(os.path.dirname(sys.executable), "cordwood")

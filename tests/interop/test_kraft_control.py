@@ -114,9 +114,9 @@ def test_a_cluster_with_features_of_kafkas_default_is_refused_with_what_to_do(
         ControlMember(default.bootstrap, default.cluster_id) as member,
     ):
         failure = member.wait_until_failed()
-        assert "share.version=1, streams.version=1, transaction.version=2" in str(failure)
+        assert "share.version=1, streams.version=1" in str(failure)
 
-        for feature in ("share.version=0", "streams.version=0", "transaction.version=0"):
+        for feature in ("share.version=0", "streams.version=0"):
             kafka.run(
                 "org.apache.kafka.tools.FeatureCommand",
                 "--bootstrap-controller",

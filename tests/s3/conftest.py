@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -9,7 +10,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -52,7 +54,7 @@ def s3_endpoint() -> Iterator[str]:
     pytest.importorskip("moto.server", reason="moto is not installed")
     port = _free_port()
     with subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        [sys.executable, str(Path(__file__).with_name("counting_server.py")), str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, **KEYS},
@@ -64,6 +66,18 @@ def s3_endpoint() -> Iterator[str]:
             yield f"127.0.0.1:{port}"
         finally:
             process.kill()
+
+
+@pytest.fixture
+def s3_requests(s3_endpoint: str) -> Callable[[], list[tuple[str, str]]]:
+    """The requests since the last call: method, and extension of the key or the last part."""
+
+    def since() -> list[tuple[str, str]]:
+        with urllib.request.urlopen(f"http://{s3_endpoint}/_requests", timeout=30) as answer:
+            seen = json.loads(answer.read())
+        return [(method, path.rpartition(".")[2]) for method, path, _ in seen]
+
+    return since
 
 
 @pytest.fixture

@@ -244,6 +244,43 @@ def _users(address: str) -> list[str]:
     return sorted(found.result(TIMEOUT_S))
 
 
+def test_transactions_over_partitions_of_all_processes_are_seen_whole_or_not_at_all(
+    served: ServedProcesses,
+) -> None:
+    create(served.address, "t")
+    producer = transactional(served)
+    producer.init_transactions(TIMEOUT_S)
+
+    for number, is_committed in enumerate([True, False, True]):
+        if number == 2:  # the processes of coordinator and partitions are new now
+            for pid in _workers(served):
+                os.kill(pid, signal.SIGKILL)
+                _await_another(served, pid)
+        producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            producer.produce("t", b"%d" % number, partition=partition)
+        producer.flush(TIMEOUT_S)
+        if is_committed:
+            producer.commit_transaction(TIMEOUT_S)
+        else:
+            producer.abort_transaction(TIMEOUT_S)
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": ",".join(served.addresses),
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.assign([TopicPartition("t", number, 0) for number in range(PARTITIONS)])
+    assert sorted(_consume(consumer, 2 * PARTITIONS)) == [0] * PARTITIONS + [2] * PARTITIONS
+    consumer.close()
+
+
+def transactional(served: ServedProcesses) -> Producer:
+    return Producer({"bootstrap.servers": ",".join(served.addresses), "transactional.id": "copier"})
+
+
 # --- one directory ------------------------------------------------------------------------------
 
 

@@ -4,8 +4,8 @@ A segment is due if it is sealed and synced, readers may see all of it, no open 
 still abort any of it, its last append is `archive.after.ms` old, and every segment before it is
 archived. Then:
 
-    1  put each of its files under the id of this copy
-    2  read each file back, and compare its size and SHA-256 with what was put
+    1  put its log file, and then its other files packed in one object, under the id of this copy
+    2  verify each object: by the store's checksum, or by reading it back
     3  put the manifest that names the copy
 
 If this is interrupted before step 3, the objects are garbage: a sweep removes them, and the next
@@ -18,9 +18,12 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 
-from cordwood.archive.manifest import ArchivedFile, Manifest, SegmentCopy
-from cordwood.archive.object_store import PIECE_BYTES
+from cordwood.archive.block_sums import BLOCK_BYTES, BlockSums
+from cordwood.archive.manifest import Manifest
+from cordwood.archive.object_port import PIECE_BYTES
 from cordwood.archive.partition_archive import PartitionArchive
+from cordwood.archive.segment_copy import ArchivedFile, ArchivedSums, SegmentCopy
+from cordwood.archive.verified_put import VerifiedPut
 from cordwood.clock import Clock
 from cordwood.errors import LogClosedError, StorageError
 from cordwood.format.file_names import FileKind, segment_file_name
@@ -185,52 +188,77 @@ class SegmentCopier:
             archived_ms=self._clock.now_ms(),
             files=(),
         )
-        paths: list[tuple[FileKind, str, int | None]] = [
-            (FileKind.LOG, segment.path(FileKind.LOG), segment.size)
-        ]
-        paths += [(kind, segment.path(kind), None) for kind in _INDEX_KINDS]
+        log_file, sums = self._put_log(archive, draft, segment)
+        draft = replace(
+            draft,
+            files=(log_file,),
+            sums=ArchivedSums(block_bytes=BLOCK_BYTES, sha256=hashlib.sha256(sums).hexdigest()),
+        )
+        paths = [(kind, segment.path(kind)) for kind in _INDEX_KINDS]
         snapshot = os.path.join(log.directory, segment_file_name(end, FileKind.SNAPSHOT))
-        paths.append((FileKind.SNAPSHOT, snapshot, None))
-        files = [
-            self._put_file(archive, archive.key_of(draft, kind), kind, path, size)
-            for kind, path, size in paths
-            if kind is FileKind.LOG or self._fs.exists(path)
-        ]
-        return replace(draft, files=tuple(files))
+        paths.append((FileKind.SNAPSHOT, snapshot))
+        packed = self._put_packed(archive, draft, sums, paths)
+        return replace(draft, files=(log_file, *packed))
 
-    def _put_file(
-        self, archive: PartitionArchive, key: str, kind: FileKind, path: str, size: int | None
-    ) -> ArchivedFile:
-        put = hashlib.sha256()
-        sizes: list[int] = []
-        archive.objects.put(key, self._pieces(path, size, put.update, sizes))
-        back = hashlib.sha256()
-        size_back = 0
-        for piece in archive.objects.read(key):
-            self._check_running(key)
-            back.update(piece)
-            size_back += len(piece)
-        if back.digest() != put.digest() or size_back != sum(sizes):
-            raise StorageError(
-                f"{archive.objects.url}/{key} differs from what was put: {size_back} bytes were "
-                f"read back, {sum(sizes)} bytes were put"
-            )
-        return ArchivedFile(kind=kind, size=sum(sizes), sha256=put.hexdigest())
+    def _put_log(
+        self, archive: PartitionArchive, draft: SegmentCopy, segment: Segment
+    ) -> tuple[ArchivedFile, bytes]:
+        """The archived log file, and the sums of its blocks."""
+        put = self._verified(archive, archive.key_of(draft, FileKind.LOG))
+        sums = BlockSums(BLOCK_BYTES)
 
-    def _pieces(
-        self, path: str, size: int | None, note: Callable[[bytes], None], sizes: list[int]
-    ) -> Iterator[bytes]:
+        def pieces() -> Iterator[bytes]:
+            for piece in self._pieces(segment.path(FileKind.LOG), segment.size):
+                sums.update(piece)
+                yield piece
+
+        put.run(pieces())
+        file = ArchivedFile(kind=FileKind.LOG, size=put.size, sha256=put.sha256)
+        return file, sums.finish()
+
+    def _put_packed(
+        self,
+        archive: PartitionArchive,
+        draft: SegmentCopy,
+        sums: bytes,
+        paths: Sequence[tuple[FileKind, str]],
+    ) -> list[ArchivedFile]:
+        """The files that exist, in the packed object of `draft`, behind the sums."""
+        put = self._verified(archive, archive.packed_key(draft))
+        files: list[ArchivedFile] = []
+
+        def pieces() -> Iterator[bytes]:
+            yield sums
+            position = len(sums)
+            for kind, path in paths:
+                if not self._fs.exists(path):
+                    continue
+                digest, size = hashlib.sha256(), 0
+                for piece in self._pieces(path, None):
+                    digest.update(piece)
+                    size += len(piece)
+                    yield piece
+                files.append(
+                    ArchivedFile(kind=kind, size=size, sha256=digest.hexdigest(), position=position)
+                )
+                position += size
+
+        put.run(pieces())
+        return files
+
+    def _verified(self, archive: PartitionArchive, key: str) -> VerifiedPut:
+        return VerifiedPut(archive.objects, key, lambda: self._check_running(key))
+
+    def _pieces(self, path: str, size: int | None) -> Iterator[bytes]:
+        """The first `size` bytes of a file; all of it by default."""
         file = self._fs.open_read(path)
         try:
             left = file.size() if size is None else size
             position = 0
             while left:
-                self._check_running(path)
                 piece = file.read_at(position, min(PIECE_BYTES, left))
                 if not piece:
                     raise StorageError(f"{path} is {left} bytes shorter than it should be")
-                note(piece)
-                sizes.append(len(piece))
                 yield piece
                 position += len(piece)
                 left -= len(piece)

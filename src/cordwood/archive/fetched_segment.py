@@ -1,14 +1,19 @@
 """An archived segment, read like a local one.
 
-Each of its files is fetched into the cache when it is first needed: a lookup by offset or time
-fetches only an index, and facts of the manifest fetch nothing.
+What is read is fetched into the cache: the blocks of the log file, and whole indexes. Facts of the
+manifest fetch nothing. A copy of an older version has no sums of its blocks, so its log file is
+fetched and verified whole.
 """
 
 import threading
+from collections.abc import Callable
 
-from cordwood.archive.manifest import SegmentCopy
-from cordwood.archive.object_store import ObjectStore
+from cordwood.archive.fetch_threads import FetchThreads
+from cordwood.archive.object_port import ObjectStore
+from cordwood.archive.packed_object import PackedObject
+from cordwood.archive.ranged_file import RangedFile, RangedObject
 from cordwood.archive.segment_cache import SegmentCache
+from cordwood.archive.segment_copy import SegmentCopy
 from cordwood.errors import FormatError
 from cordwood.format.file_names import FileKind, segment_file_name
 from cordwood.quantities import NO_TIMESTAMP, FilePosition, Offset, TimestampMs
@@ -37,8 +42,11 @@ class FetchedSegment:
         fs: FileSystem,
         cache: SegmentCache,
         handles: HandleCache,
+        threads: FetchThreads,
         allows_gaps: bool,
+        following: Callable[[], "FetchedSegment | None"] = lambda: None,
     ) -> None:
+        """`following` finds the next segment of the archive, if there is one."""
         base = copy.base_offset
         self.base_offset = base
         self.size = copy.size
@@ -60,6 +68,45 @@ class FetchedSegment:
             fs, self.path(FileKind.TXNINDEX), base
         )
         self._key_index = KeyIndex(fs, self.path(FileKind.KEYINDEX))
+        self._packed = PackedObject(
+            copy,
+            objects=objects,
+            prefix=prefix,
+            fs=fs,
+            cache=cache,
+            sums_path=f"{self._directory}/{base:020d}.sums",
+            index_path=self.path(FileKind.INDEX),
+        )
+        self._ranged = self._by_range(copy, threads, following)
+
+    def _by_range(
+        self,
+        copy: SegmentCopy,
+        threads: FetchThreads,
+        following: Callable[[], "FetchedSegment | None"],
+    ) -> RangedFile | None:
+        if copy.sums is None:
+            return None
+
+        def following_file() -> RangedFile | None:
+            found = following()
+            return None if found is None else found._ranged
+
+        return RangedFile(
+            RangedObject(
+                objects=self._objects,
+                key=f"{self._prefix}/{copy.object_name(FileKind.LOG)}",
+                size=copy.size,
+                block_bytes=copy.sums.block_bytes,
+                sums=lambda first, end: self._packed.sums(first, end, self),
+            ),
+            path=self.path(FileKind.LOG),
+            fs=self._fs,
+            cache=self._cache,
+            threads=threads,
+            when_opened=lambda: self._handles.touch(self),
+            following=following_file,
+        )
 
     # --- facts of the manifest ---------------------------------------------------------------
 
@@ -84,6 +131,14 @@ class FetchedSegment:
         return f"{self._directory}/{segment_file_name(self.base_offset, kind)}"
 
     def file(self) -> File:
+        return self._ranged or self._whole_file()
+
+    def file_at(self, position: int, length: int) -> File:
+        return (
+            self._whole_file() if self._ranged is None else self._ranged.holding(position, length)
+        )
+
+    def _whole_file(self) -> File:
         held = self._file
         if held is not None:
             self._cache.touch(self.path(FileKind.LOG))
@@ -125,12 +180,17 @@ class FetchedSegment:
         file = self._copy.find(kind)
         if file is None:
             return  # the segment has no such file, which reads as an empty index
+        if file.position is not None:
+            self._packed.ensure(file, self.path(kind), self)
+            return
         key = f"{self._prefix}/{self._copy.object_name(kind)}"
         self._cache.ensure(self.path(kind), self._objects, key, file, self)
 
     def release(self) -> None:
         """Close the files until the next read; see `HandleCache` and `SegmentCache`."""
         self._file = None
+        if self._ranged is not None:
+            self._ranged.close()
         self._offset_index.release()
         self._time_index.release()
         self._transaction_index.release()
@@ -149,7 +209,11 @@ class FetchedSegment:
 
     def hint(self, offset: Offset) -> IndexHint:
         try:
-            return self.offset_index.lookup(offset)
+            index = self.offset_index
+            found = index.lookup(offset)
+            if self._ranged is not None:
+                self._ranged.expect(found[1], index.position_beyond(offset) or self.size)
+            return found
         except (FormatError, OSError):
             # An index is derived: if it cannot be read, the search takes longer.
             return self.base_offset, FilePosition(0)

@@ -2,12 +2,17 @@
 
     <topic>/<topic id>/topic.json                       the topic: configuration, groups' offsets
     <topic>/<topic id>/<partition>/manifest.json        the partition: which segments are archived
-    <topic>/<topic id>/<partition>/<base offset, 20 digits>-<copy id>.<kind>
-                                                        one file of one segment
+    <topic>/<topic id>/<partition>/<base offset, 20 digits>-<copy id>.log
+                                                        the log file of one segment
+    <topic>/<topic id>/<partition>/<base offset, 20 digits>-<copy id>.packed
+                                                        the sums of its blocks, then its other files
 
-A file counts only if a manifest names it, with its size and SHA-256. Each copy of a segment has
-its own id, so no file is ever overwritten: an interrupted copy leaves files that no manifest
-names, and a manifest is either the old one or the new one.
+An object counts only if a manifest names it, with the size and SHA-256 of each file in it. Each
+copy of a segment has its own id, so no object is ever overwritten: an interrupted copy leaves
+objects that no manifest names, and a manifest is either the old one or the new one.
+
+A manifest of version 1 has no packed objects: each file is an object, `...-<copy id>.<kind>`, and
+there are no sums of blocks. A copy of that kind is read as it is, and stays as it is.
 
 Both objects are ``{"checksum": sha256 of the rest, "content": {...}}``; `generation` in the content
 grows with every change. The topic id is part of every key, so a topic that was deleted and created
@@ -16,15 +21,16 @@ again does not mix with the archive of the old one.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from cordwood.archive.segment_copy import ArchivedFile, ArchivedSums, SegmentCopy
 from cordwood.errors import FormatError, UnsupportedFormatError
 from cordwood.format.file_names import FileKind, check_topic_name
 from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
-from cordwood.quantities import MIB, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from cordwood.quantities import KIB, MIB, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from cordwood.value_class import dataclass, field, replace
 
 MANIFEST_NAME: Final = "manifest.json"
@@ -32,6 +38,10 @@ TOPIC_NAME: Final = "topic.json"
 # Enough for a million segments. A damaged or hostile object cannot take more memory.
 MANIFEST_BYTES_MAX: Final = 512 * MIB
 _VERSION: Final = 1
+_MANIFEST_VERSION: Final = 2
+_MANIFEST_VERSIONS_READ: Final = frozenset({1, 2})
+_BLOCK_BYTES: Final = range(4 * KIB, 4 * MIB + 1)
+_SUMS_BYTES_MAX: Final = 64 * MIB  # a segment is at most 2 GiB large
 _MOMENTS_MAX: Final = 256
 
 T = TypeVar("T")
@@ -43,46 +53,6 @@ def topic_prefix(topic: str, topic_id: UUID) -> str:
 
 def partition_prefix(topic: str, topic_id: UUID, partition: int) -> str:
     return f"{topic_prefix(topic, topic_id)}/{partition}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivedFile:
-    """One file of a segment. A producer snapshot describes the end of the segment."""
-
-    kind: FileKind
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentCopy:
-    """One archived segment. `next_offset` is where the segment after it begins."""
-
-    copy_id: str
-    base_offset: Offset
-    next_offset: Offset
-    first_timestamp: TimestampMs
-    max_timestamp: TimestampMs
-    max_timestamp_offset: Offset
-    modified_ms: TimestampMs  # of the local log file: when the last batch was appended
-    archived_ms: TimestampMs
-    files: tuple[ArchivedFile, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes of the log file."""
-        return self.file(FileKind.LOG).size
-
-    def file(self, kind: FileKind) -> ArchivedFile:
-        found = self.find(kind)
-        assert found is not None, (self, kind)
-        return found
-
-    def find(self, kind: FileKind) -> ArchivedFile | None:
-        return next((file for file in self.files if file.kind is kind), None)
-
-    def object_name(self, kind: FileKind) -> str:
-        return f"{self.base_offset:020d}-{self.copy_id}.{kind.value}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +191,7 @@ class ArchivedTopic:
 def render_manifest(manifest: Manifest) -> bytes:
     content = {
         "format": "cordwood-manifest",
-        "version": _VERSION,
+        "version": _MANIFEST_VERSION,
         "generation": manifest.generation,
         "topic": manifest.topic,
         "topic_id": encode_topic_id(manifest.topic_id),
@@ -237,7 +207,7 @@ def render_manifest(manifest: Manifest) -> bytes:
 
 def parse_manifest(data: bytes) -> Manifest:
     """Parse a manifest. Raises `FormatError` if it is not whole or was changed."""
-    return _opened(data, "cordwood-manifest", _parse_manifest)
+    return _opened(data, "cordwood-manifest", _parse_manifest, _MANIFEST_VERSIONS_READ)
 
 
 def render_topic(topic: ArchivedTopic) -> bytes:
@@ -283,7 +253,12 @@ def _digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _opened(data: bytes, kind: str, parse: Callable[[Any], T]) -> T:
+def _opened(
+    data: bytes,
+    kind: str,
+    parse: Callable[[Any], T],
+    versions: Container[int] = frozenset({_VERSION}),
+) -> T:
     try:
         sealed = json.loads(data)
         content = sealed["content"]
@@ -291,7 +266,7 @@ def _opened(data: bytes, kind: str, parse: Callable[[Any], T]) -> T:
             raise FormatError("the checksum does not match")
         if content["format"] != kind:
             raise FormatError(f"not a {kind}")
-        if content["version"] != _VERSION:
+        if content["version"] not in versions:
             raise UnsupportedFormatError(f"{kind} version", content["version"])
         return parse(content)
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
@@ -299,7 +274,9 @@ def _opened(data: bytes, kind: str, parse: Callable[[Any], T]) -> T:
 
 
 def _segment_content(segment: SegmentCopy) -> dict[str, object]:
+    sums = segment.sums
     return {
+        **({} if sums is None else {"block_sums": [sums.block_bytes, sums.sha256]}),
         "copy_id": segment.copy_id,
         "base_offset": segment.base_offset,
         "next_offset": segment.next_offset,
@@ -308,8 +285,28 @@ def _segment_content(segment: SegmentCopy) -> dict[str, object]:
         "max_timestamp_offset": segment.max_timestamp_offset,
         "modified_ms": segment.modified_ms,
         "archived_ms": segment.archived_ms,
-        "files": [[file.kind.value, file.size, file.sha256] for file in segment.files],
+        "files": [_file_content(file) for file in segment.files],
     }
+
+
+def _file_content(file: ArchivedFile) -> list[object]:
+    row: list[object] = [file.kind.value, file.size, file.sha256]
+    return row if file.position is None else [*row, file.position]
+
+
+def _parse_file(kind: Any, size: Any, sha256: Any, position: Any = None) -> ArchivedFile:
+    return ArchivedFile(
+        kind=FileKind(kind),
+        size=_number(size),
+        sha256=_text(sha256),
+        position=None if position is None else _number(position),
+    )
+
+
+def _parse_sums(block_bytes: Any, sha256: Any) -> ArchivedSums:
+    if _number(block_bytes) not in _BLOCK_BYTES:
+        raise ValueError(f"blocks of {block_bytes} bytes")
+    return ArchivedSums(block_bytes=block_bytes, sha256=_text(sha256))
 
 
 def _parse_manifest(content: Any) -> Manifest:
@@ -334,13 +331,11 @@ def _parse_segment(content: Any) -> SegmentCopy:
     copy_id = _text(content["copy_id"])
     if not copy_id.isalnum():
         raise ValueError(f"copy id {copy_id!r}")
-    files = tuple(
-        ArchivedFile(kind=FileKind(kind), size=_number(size), sha256=_text(sha256))
-        for kind, size, sha256 in content["files"]
-    )
-    if FileKind.LOG not in {file.kind for file in files}:
+    files = tuple(_parse_file(*row) for row in content["files"])
+    if FileKind.LOG not in {file.kind for file in files if file.position is None}:
         raise ValueError(f"segment {copy_id} has no log file")
-    return SegmentCopy(
+    sums = content.get("block_sums")
+    copy = SegmentCopy(
         copy_id=copy_id,
         base_offset=Offset(_number(content["base_offset"])),
         next_offset=Offset(_number(content["next_offset"])),
@@ -350,7 +345,11 @@ def _parse_segment(content: Any) -> SegmentCopy:
         modified_ms=TimestampMs(_number(content["modified_ms"], None)),
         archived_ms=TimestampMs(_number(content["archived_ms"], None)),
         files=files,
+        sums=None if sums is None else _parse_sums(*sums),
     )
+    if copy.sums_size > _SUMS_BYTES_MAX:
+        raise ValueError(f"segment {copy_id} has {copy.sums_size} bytes of sums")
+    return copy
 
 
 def _parse_topic(content: Any) -> ArchivedTopic:

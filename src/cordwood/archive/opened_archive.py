@@ -4,6 +4,7 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
+from cordwood.archive.fetch_threads import FetchThreads
 from cordwood.archive.manifest import ArchivedTopic
 from cordwood.archive.object_store import open_object_store
 from cordwood.archive.partition_archive import ArchiveParts, PartitionArchive
@@ -23,6 +24,8 @@ from cordwood.log.topics.topic import Topic
 from cordwood.storage.files import FileSystem, RealFileSystem
 from cordwood.storage.handle_cache import HandleCache
 
+_CLOSE_S = 1.0  # what is fetched ahead is wanted by nobody
+
 
 def open_archive(
     url: str, *, cache_bytes: int = CACHE_BYTES, fs: FileSystem | None = None
@@ -41,7 +44,9 @@ class OpenedArchive:
         self._objects = open_object_store(url, fs)
         self._lifetime = Lifetime(f"the archive {self._objects.url}")
         cache = SegmentCache(fs, bytes_max=cache_bytes)
-        self._parts = ArchiveParts(fs=fs, cache=cache, handles=HandleCache())
+        self._parts = ArchiveParts(
+            fs=fs, cache=cache, handles=HandleCache(), threads=FetchThreads()
+        )
         self._topics: dict[UUID, Topic[ArchivedLog]] = {}
 
     @property
@@ -108,6 +113,7 @@ class OpenedArchive:
         for topic in self._topics.values():
             for log in topic.partitions:
                 log.close()
+        self._parts.threads.close(_CLOSE_S)
         self._parts.cache.close()
 
     def __enter__(self) -> Self:

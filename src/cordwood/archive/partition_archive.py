@@ -13,21 +13,24 @@ manifest names is garbage, and `sweep` removes it.
 import logging
 import os
 import threading
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
+from cordwood.archive.content_checksum import content_checksum
+from cordwood.archive.fetch_threads import FetchThreads
 from cordwood.archive.fetched_segment import FetchedSegment
 from cordwood.archive.manifest import (
     MANIFEST_BYTES_MAX,
     MANIFEST_NAME,
     Manifest,
-    SegmentCopy,
     parse_manifest,
     partition_prefix,
     render_manifest,
 )
 from cordwood.archive.object_store import ObjectStore, get
 from cordwood.archive.segment_cache import SegmentCache
+from cordwood.archive.segment_copy import SegmentCopy
 from cordwood.errors import FormatError, StorageError
 from cordwood.format.file_names import FileKind
 from cordwood.log.reading.archived_segments import ArchivedState, ArchivePlace
@@ -58,6 +61,7 @@ class ArchiveParts:
     fs: FileSystem
     cache: SegmentCache
     handles: HandleCache
+    threads: FetchThreads
 
 
 @dataclass(slots=True)
@@ -78,6 +82,7 @@ class PartitionArchive:
         self._parts = parts
         self._lock = threading.RLock()
         self._loaded: _Loaded | None = None
+        self._seen: tuple[str, Manifest] | None = None  # its checksum in the object store
         self._copying: set[str] = set()
         self._garbage: list[str] = []
         self._needs_sweep = True
@@ -148,14 +153,26 @@ class PartitionArchive:
             fs=self._parts.fs,
             cache=self._parts.cache,
             handles=self._parts.handles,
+            threads=self._parts.threads,
             allows_gaps=manifest.allows_gaps,
+            following=lambda: self._starting_at(copy.next_offset),
         )
+
+    def _starting_at(self, offset: Offset) -> FetchedSegment | None:
+        """The archived segment that begins at `offset`, as far as the archive is known."""
+        loaded = self._loaded
+        if loaded is None:
+            return None
+        segments = loaded.manifest.segments
+        at = bisect_left(segments, offset, key=lambda segment: segment.base_offset)
+        return loaded.segments.get(segments[at].copy_id) if at < len(segments) else None
 
     def _read_manifest(self) -> Manifest:
         """The manifest in the object store; an empty one if there is none."""
         key = f"{self.prefix}/{MANIFEST_NAME}"
         try:
-            manifest = parse_manifest(get(self.objects, key, limit=MANIFEST_BYTES_MAX))
+            data = get(self.objects, key, limit=MANIFEST_BYTES_MAX)
+            manifest = parse_manifest(data)
         except FileNotFoundError:
             return Manifest(
                 generation=0,
@@ -170,7 +187,24 @@ class PartitionArchive:
             raise StorageError(f"{self.objects.url}/{key} is damaged: {error.reason}") from error
         if manifest.prefix != self.prefix:
             raise StorageError(f"{self.objects.url}/{key} holds the manifest of {manifest.prefix}")
+        self._note_seen(manifest, data)
         return manifest
+
+    def _note_seen(self, manifest: Manifest, data: bytes) -> None:
+        part_bytes = self.objects.checksum_part_bytes
+        if part_bytes is not None:
+            self._seen = (content_checksum(data, part_bytes), manifest)
+
+    def _unchanged(self) -> Manifest | None:
+        """The manifest as it was read or put last, if the store says that it is still that one."""
+        if self._seen is None:
+            return None
+        checksum, manifest = self._seen
+        try:
+            stored = self.objects.checksum(f"{self.prefix}/{MANIFEST_NAME}")
+        except FileNotFoundError:
+            return None
+        return manifest if stored == checksum else None
 
     # --- the copy in the partition's directory -----------------------------------------------
 
@@ -231,7 +265,7 @@ class PartitionArchive:
             kept = {segment.copy_id for segment in new.segments}
             for segment in old.segments:
                 if segment.copy_id not in kept:
-                    self._garbage += [self.key_of(segment, f.kind) for f in segment.files]
+                    self._garbage += self._keys_of(segment)
 
     def take_over(self) -> None:
         """Make this store the owner of an archive that another store began.
@@ -253,7 +287,7 @@ class PartitionArchive:
             self._check_owner(manifest, owner)
 
     def _owned(self) -> Manifest:
-        manifest = self._read_manifest()
+        manifest = self._unchanged() or self._read_manifest()
         self._check_owner(manifest, self.place.owner)
         return manifest
 
@@ -266,7 +300,10 @@ class PartitionArchive:
 
     def _put(self, manifest: Manifest) -> None:
         key = f"{self.prefix}/{MANIFEST_NAME}"
-        self.objects.put(key, [render_manifest(manifest)])
+        data = render_manifest(manifest)
+        self._seen = None  # after an error it may be the old one or the new one
+        self.objects.put(key, [data])
+        self._note_seen(manifest, data)
         self._take(manifest)
         self._write_copy(manifest)
 
@@ -291,6 +328,12 @@ class PartitionArchive:
 
     def key_of(self, copy: SegmentCopy, kind: FileKind) -> str:
         return f"{self.prefix}/{copy.object_name(kind)}"
+
+    def packed_key(self, copy: SegmentCopy) -> str:
+        return f"{self.prefix}/{copy.packed_name}"
+
+    def _keys_of(self, copy: SegmentCopy) -> list[str]:
+        return [f"{self.prefix}/{name}" for name in sorted(copy.object_names())]
 
     # --- garbage -----------------------------------------------------------------------------
 
@@ -321,7 +364,7 @@ class PartitionArchive:
         manifest = self._owned()
         named = {f"{self.prefix}/{MANIFEST_NAME}"}
         for copy in manifest.segments:
-            named |= {self.key_of(copy, file.kind) for file in copy.files}
+            named.update(self._keys_of(copy))
         return [
             key
             for key in listed

@@ -24,9 +24,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
-from cordwood.archive.manifest import ArchivedTopic, Manifest, SegmentCopy
-from cordwood.archive.object_store import ObjectStore, copy_into, shown_url
+from cordwood.archive.fetch_threads import read_ahead
+from cordwood.archive.manifest import ArchivedTopic, Manifest
+from cordwood.archive.object_port import ObjectStore, copy_into, read_part
+from cordwood.archive.object_urls import shown_url
 from cordwood.archive.partition_archive import ArchiveParts, PartitionArchive
+from cordwood.archive.segment_copy import ArchivedFile, SegmentCopy
 from cordwood.archive.topic_keeper import read_topic
 from cordwood.errors import (
     ConfigError,
@@ -219,7 +222,7 @@ class TopicRestore:
             key = source.key_of(copy, file.kind)
             digest = hashlib.sha256()
             try:
-                pieces = self._watched(self._objects.read(key), key)
+                pieces = self._watched(self._pieces(source, copy, file), key)
                 copy_into(self._fs, path, pieces, size=file.size, note=digest.update, sync=True)
                 if digest.hexdigest() != file.sha256:
                     raise FormatError("its SHA-256 differs from the manifest")
@@ -228,6 +231,14 @@ class TopicRestore:
                 raise StorageError(reason) from error
             # Retention counts from the last append; a restore does not change that.
             self._fs.set_modified_ms(path, copy.modified_ms)
+
+    def _pieces(
+        self, source: PartitionArchive, copy: SegmentCopy, file: ArchivedFile
+    ) -> Iterator[bytes]:
+        key = source.key_of(copy, file.kind)
+        if file.position is None:
+            return read_ahead(self._parts.threads, self._objects, key, file.size)
+        return read_part(self._objects, key, file.position, file.size, whole=copy.packed_size)
 
     def _watched(self, pieces: Iterable[bytes], key: str) -> Iterator[bytes]:
         for piece in pieces:

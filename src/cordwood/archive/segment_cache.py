@@ -1,8 +1,10 @@
 """Local copies of archived files, bounded in bytes.
 
-A file is fetched whole when it is first read, checked against the SHA-256 of the manifest, and kept
-until its space is needed; the least recently used file is removed first. A file that is larger than
-the cache is admitted alone. A reader that has a file open can go on reading after it was removed.
+An index is fetched whole when it is first read, and checked against the SHA-256 of the manifest.
+A log file is fetched in parts (`ranged_file`), and counts with the parts that are here. A file is
+kept until its space is needed; the least recently used file is removed first. A file that is larger
+than the cache is admitted alone. A reader that has a file open can go on reading after it was
+removed.
 
 No file outlives the process that fetched it: the directory is emptied when it is first used.
 """
@@ -12,22 +14,36 @@ import os
 import tempfile
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Protocol
 from weakref import ref
 
-from cordwood.archive.manifest import ArchivedFile
-from cordwood.archive.object_store import ObjectStore, copy_into
+from cordwood.archive.object_port import ObjectStore, copy_into
+from cordwood.archive.segment_copy import ArchivedFile
 from cordwood.errors import FormatError, StorageError
 from cordwood.log.store.archive_port import CACHE_BYTES
-from cordwood.storage.files import TEMPORARY_SUFFIX, FileSystem
+from cordwood.storage.files import TEMPORARY_SUFFIX, File, FileSystem
 from cordwood.value_class import dataclass
 
 
 class Holder(Protocol):
-    """Reads a cached file and can close it on request."""
+    """Reads a cached file and can close it on request.
+
+    `release` is called with the lock of the cache held, so it must not call the cache.
+    """
 
     def release(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedPart:
+    """What a file in the cache must be. `source` names the object for messages."""
+
+    path: str
+    size: int
+    sha256: str
+    source: str
 
 
 @dataclass(slots=True)
@@ -76,18 +92,57 @@ class SegmentCache:
     def ensure(
         self, path: str, objects: ObjectStore, key: str, file: ArchivedFile, holder: Holder
     ) -> None:
-        """Fetch the archived `file` to `path`, below the cache's directory, unless it is there.
+        """Fetch the archived `file`, an object of its own, to `path`: see `ensure_part`."""
+        part = CachedPart(
+            path=path, size=file.size, sha256=file.sha256, source=f"{objects.url}/{key}"
+        )
+        self.ensure_part(part, lambda: objects.read(key), holder)
 
-        Raises `StorageError` if the object is not the one that the manifest describes.
+    def ensure_part(
+        self, part: "CachedPart", pieces: Callable[[], Iterable[bytes]], holder: Holder
+    ) -> None:
+        """Write `pieces` to a file below the cache's directory, unless it is there.
+
+        Raises `StorageError` if they are not what the manifest describes.
         """
-        if not self._claim(path, file.size, holder):
+        if not self._claim(part.path, part.size, holder):
             return
         try:
-            self._fetch(path, objects, key, file)
+            self._fetch(part, pieces)
         except BaseException:
-            self._settle(path, is_ready=False)
+            self._settle(part.path, is_ready=False)
             raise
-        self._settle(path, is_ready=True)
+        self._settle(part.path, is_ready=True)
+
+    def has(self, path: str) -> bool:
+        """Whether the file is here, or being fetched."""
+        with self._changed:
+            return path in self._entries
+
+    # --- files that are filled in parts -------------------------------------------------------
+
+    def admit(self, path: str, holder: Holder) -> File:
+        """Begin an empty file of which parts will be written; see `grow`."""
+        with self._changed:
+            self._prepare()
+            self._fs.make_directory(os.path.dirname(path))
+            file = self._fs.create(path, exclusive=False)
+            self._entries[path] = _Entry(0, ref(holder), is_ready=True)
+            self._entries.move_to_end(path)
+            return file
+
+    def grow(self, path: str, holder: Holder, size: int) -> bool:
+        """Make room for `size` more bytes in the file; False if it was removed meanwhile."""
+        with self._changed:
+            self.fetched_bytes += size
+            entry = self._entries.get(path)
+            if entry is None or entry.holder() is not holder:
+                return False
+            self._make_room(size, kept=path)
+            entry.size += size
+            self._size += size
+            self._entries.move_to_end(path)
+            return True
 
     def _claim(self, path: str, size: int, holder: Holder) -> bool:
         """False if the file is there. If True, there is room for it and the caller fetches it."""
@@ -99,16 +154,19 @@ class SegmentCache:
                     return False
                 self._changed.wait()  # another thread is fetching it
             self._prepare()
-            for victim, entry in list(self._entries.items()):
-                if self._size + size <= self.bytes_max:
-                    break
-                if entry.is_ready:
-                    del self._entries[victim]
-                    self._size -= entry.size
-                    self._remove(victim, entry)
+            self._make_room(size, kept=path)
             self._entries[path] = _Entry(size, ref(holder))
             self._size += size
             return True
+
+    def _make_room(self, size: int, *, kept: str) -> None:
+        for victim, entry in list(self._entries.items()):
+            if self._size + size <= self.bytes_max:
+                break
+            if entry.is_ready and victim != kept:
+                del self._entries[victim]
+                self._size -= entry.size
+                self._remove(victim, entry)
 
     def forget(self, path: str) -> None:
         """The file is missing although it should be there: fetch it again when asked."""
@@ -135,22 +193,22 @@ class SegmentCache:
             self._fs.make_directory(self._directory)
             self._is_prepared = True
 
-    def _fetch(self, path: str, objects: ObjectStore, key: str, file: ArchivedFile) -> None:
+    def _fetch(self, part: "CachedPart", pieces: Callable[[], Iterable[bytes]]) -> None:
         digest = hashlib.sha256()
-        temporary = path + TEMPORARY_SUFFIX
-        self._fs.make_directory(os.path.dirname(path))
+        temporary = part.path + TEMPORARY_SUFFIX
+        self._fs.make_directory(os.path.dirname(part.path))
         try:
-            copy_into(self._fs, temporary, objects.read(key), size=file.size, note=digest.update)
-            if digest.hexdigest() != file.sha256:
+            copy_into(self._fs, temporary, pieces(), size=part.size, note=digest.update)
+            if digest.hexdigest() != part.sha256:
                 raise FormatError("its SHA-256 differs from the manifest")
-            self._fs.rename(temporary, path)
+            self._fs.rename(temporary, part.path)
         except FormatError as error:
-            raise StorageError(f"{objects.url}/{key} is damaged: {error.reason}") from error
+            raise StorageError(f"{part.source} is damaged: {error.reason}") from error
         finally:
             with suppress(FileNotFoundError):
                 self._fs.remove(temporary)
         with self._changed:
-            self.fetched_bytes += file.size
+            self.fetched_bytes += part.size
 
     def _remove(self, path: str, entry: _Entry) -> None:
         holder = entry.holder()

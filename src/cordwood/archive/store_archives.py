@@ -11,6 +11,7 @@ from uuid import UUID
 
 from cordwood.archive.archive_turns import ArchiveTurns
 from cordwood.archive.copier import SegmentCopier
+from cordwood.archive.fetch_threads import FetchThreads
 from cordwood.archive.object_store import ObjectStore, endpoint, open_object_store, shown_url
 from cordwood.archive.partition_archive import ArchiveParts, PartitionArchive
 from cordwood.archive.restore import TopicRestore, find_topic
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 _OPEN_SEGMENTS_MAX = 64
 _CLOSE_S = 30.0  # longer than a call to S3 can take
+_FETCH_CLOSE_S = 1.0  # what is fetched ahead is wanted by nobody
 
 
 class StoreArchives:
@@ -48,7 +50,9 @@ class StoreArchives:
         self._fs = fs
         self._open_objects = open_objects
         self._clock = clock
-        self._parts = ArchiveParts(fs=fs, cache=cache, handles=HandleCache(_OPEN_SEGMENTS_MAX))
+        self._parts = ArchiveParts(
+            fs=fs, cache=cache, handles=HandleCache(_OPEN_SEGMENTS_MAX), threads=FetchThreads()
+        )
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._turns = ArchiveTurns()
@@ -190,6 +194,7 @@ class StoreArchives:
             logger.warning(
                 "stopped without waiting for the archive %s any longer", shown_url(place)
             )
+        self._parts.threads.close(_FETCH_CLOSE_S if timeout_s is None else timeout_s)
         self.cache.close()
 
 

@@ -109,6 +109,7 @@ _TRANSACTION_CODES: Final = {
     TransactionRefusal.TRANSACTION_ABORTABLE: ErrorCode.transaction_abortable,
     TransactionRefusal.INVALID_TRANSACTION_TIMEOUT: ErrorCode.invalid_transaction_timeout,
     TransactionRefusal.COORDINATOR_NOT_AVAILABLE: ErrorCode.coordinator_not_available,
+    TransactionRefusal.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.coordinator_load_in_progress,
     TransactionRefusal.NOT_COORDINATOR: ErrorCode.not_coordinator,
     TransactionRefusal.UNKNOWN_SERVER_ERROR: ErrorCode.unknown_server_error,
     TransactionRefusal.TOO_MANY_PARTITIONS: ErrorCode.policy_violation,

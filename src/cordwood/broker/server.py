@@ -226,20 +226,18 @@ class BrokerServer:
             clock=self._clock,
             closed_topics=self.security.audit.closed_topics,
         )
-        self._router.add_frame_handler(
-            ApiKey.PRODUCE,
-            ProduceHandler(
-                table=table,
-                syncs=syncs,
-                pending=pending,
-                lanes=lanes,
-                loop=self._data,
-                long_work=self._long_work,
-                transactions=self.store.transactions,
-                quotas=self.quotas,
-                closed_topics=self.security.audit.closed_topics,
-            ),
+        self._produces = ProduceHandler(
+            table=table,
+            syncs=syncs,
+            pending=pending,
+            lanes=lanes,
+            loop=self._data,
+            long_work=self._long_work,
+            transactions=self.store.transactions,
+            quotas=self.quotas,
+            closed_topics=self.security.audit.closed_topics,
         )
+        self._router.add_frame_handler(ApiKey.PRODUCE, self._produces)
         self.fetches = FetchHandler(
             table=table,
             watch=watch,
@@ -334,11 +332,15 @@ class BrokerServer:
                 data_loop=self._data,
                 watch=self._watch,
                 syncs=self._syncs,
+                table=self._table,
+                workers=self._workers,
+                clock=self._clock,
                 when_failed=self._when_failed,
                 when_joined=self._accept,
             ),
         )
         self._table.cluster = self.member
+        self._produces.transactions = services.transactions.verification
         return services
 
     def _start_tls(self) -> None:
@@ -378,6 +380,7 @@ class BrokerServer:
                 ),
                 lost_fetch_count=lambda: self.fetches.lost_records.fetch_count,
                 cluster=None if self.member is None else self.member.facts,
+                transactions=self.services.transactions,
             )
         )
 

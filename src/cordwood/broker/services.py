@@ -1,7 +1,9 @@
 """All handlers but produce and fetch, and the groups behind them."""
 
 import uuid
+from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cordwood.broker.cluster_identity import ClusterIdentity
@@ -36,8 +38,8 @@ from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
 from cordwood.broker.handlers.topic_partitions import TopicPartitionsHandler
-from cordwood.broker.handlers.transaction_admin import TransactionAdminHandler
-from cordwood.broker.handlers.transaction_offsets import TransactionOffsetsHandler
+from cordwood.broker.handlers.transaction_admin import TransactionAdminHandler, write_alone
+from cordwood.broker.handlers.transaction_offsets import SoleAdmission, TransactionOffsetsHandler
 from cordwood.broker.handlers.transactions import TransactionsHandler
 from cordwood.broker.handlers.users import UsersHandler
 from cordwood.broker.net.request import Route
@@ -48,12 +50,16 @@ from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.broker.security.inbox_audit import InboxAudit
 from cordwood.broker.security.security_events import SecurityEvents
 from cordwood.clock import Clock
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
+from cordwood.format.groups.group_offsets import group_partition
 from cordwood.log.store.store import Store
+from cordwood.log.transactions.coordinator import TransactionCoordinator
 from cordwood.log.transactions.transaction_config import TransactionConfig
 from cordwood.security.security_file import SecurityFile
 
 if TYPE_CHECKING:  # a broker that is alone does not load it
     from cordwood.broker.cluster.cluster_services import ClusterServices
+    from cordwood.broker.cluster.transaction_shards import TransactionShards
 
 
 class Services:
@@ -84,7 +90,18 @@ class Services:
             store.offsets_topic.is_of_cluster = True
             store.committed_offsets.coordinate_partly(lambda name: _id_of(view, name))
         group_config = GroupConfig.of_broker(config)
-        store.transactions.config = _transaction_config(config)
+        self.transactions: TransactionCoordinator | TransactionShards = store.transactions
+        write_markers = write_alone(store.transactions.markers, table.log)
+        offsets_place: Callable[[str], tuple[str, int]] = partial(
+            _offsets_place, store, group_config.offsets_topic_partitions
+        )
+        allocate = store.producer_ids.allocate
+        if cluster is not None:
+            self.transactions = cluster.transactions.shards
+            write_markers = cluster.transactions.write_markers
+            offsets_place = cluster.offsets_place
+            allocate = cluster.producer_ids.allocate
+        self.transactions.config = _transaction_config(config)
         self._group_log = GroupLogWriter(
             store.committed_offsets,
             scheduler,
@@ -152,16 +169,22 @@ class Services:
             ListOffsetsHandler(table, when_visible),
             LogDirsHandler(store),
             TransactionsHandler(
-                store,
-                group_config.offsets_topic_partitions,
-                closed_topics,
-                allocate=None if cluster is None else cluster.producer_ids.allocate,
+                self.transactions,
+                view,
+                offsets_place=offsets_place,
+                allocate=allocate,
+                closed_topics=closed_topics,
             ),
-            TransactionAdminHandler(store, table, clock),
+            TransactionAdminHandler(self.transactions, table, clock, write_markers),
             TransactionOffsetsHandler(
                 coordinator=coordinator,
-                store=store,
-                offsets_topic_partitions=group_config.offsets_topic_partitions,
+                view=view,
+                admission=SoleAdmission(
+                    self.transactions,
+                    partial(_expected_place, store, group_config.offsets_topic_partitions),
+                )
+                if cluster is None
+                else cluster.transactions.admission,
             ),
             GroupMembershipHandler(coordinator=coordinator, view=view),
             GroupOffsetsHandler(coordinator=coordinator, view=view),
@@ -182,7 +205,9 @@ class Services:
         self._changes.coordinate_groups(self._outside)
         self._changes.watch(self._audit)
         if self._cluster is not None:
-            self._cluster.member.start(self._coordinator)
+            shards = self._cluster.transactions.shards
+            shards.start()
+            self._cluster.member.start(self._coordinator, shards)
 
     def release_waiting(self) -> None:
         """The broker stops: answer members that wait for a rebalance. In the control loop."""
@@ -192,12 +217,27 @@ class Services:
         """Write the group records that are still queued, then stop."""
         self._changes.coordinate_groups(None)
         self._changes.watch(None)
+        if self._cluster is not None:
+            self._cluster.transactions.stop()
         self._group_log.stop()
 
 
 def _id_of(view: ClusterView, name: str) -> uuid.UUID | None:
     topic = view.topic(name)
     return None if topic is None else topic.topic_id
+
+
+def _offsets_place(store: Store, partitions: int, group_id: str) -> tuple[str, int]:
+    """The partition that has the offsets of a group. Creates their topic if need be."""
+    topic = store.offsets_topic.ensure(partitions=partitions)
+    return CONSUMER_OFFSETS_TOPIC, group_partition(group_id, topic.partition_count)
+
+
+def _expected_place(store: Store, partitions: int, group_id: str) -> tuple[str, int]:
+    """The same, without creating it: the commit does that."""
+    topic = store.offsets_topic.find()
+    count = partitions if topic is None else topic.partition_count
+    return CONSUMER_OFFSETS_TOPIC, group_partition(group_id, count)
 
 
 def _transaction_config(config: BrokerConfig) -> TransactionConfig:

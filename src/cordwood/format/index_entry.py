@@ -26,7 +26,8 @@ values (a negative one, a transaction that ends before it starts).
 """
 
 import struct
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
 from cordwood.quantities import INT32_MAX, INT64_MAX, FilePosition, Offset, ProducerId, TimestampMs
@@ -46,6 +47,7 @@ assert TIME_ENTRY.size == TIME_ENTRY_SIZE
 assert ABORTED_ENTRY.size == ABORTED_ENTRY_SIZE
 
 _ABORTED_VERSION: Final = 0
+_ABORTED_AT_ONCE: Final = 128 * ABORTED_ENTRY_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +66,16 @@ class TimeEntry:
     relative_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbortedTransaction:
+class AbortedTransaction(NamedTuple):
     """A transaction whose records committed readers skip: `first_offset <= last_offset`."""
 
     producer_id: ProducerId
     first_offset: Offset
     last_offset: Offset
     last_stable_offset: Offset
+
+
+_new_transaction: Final = AbortedTransaction._make
 
 
 def encode_offset_entry(entry: OffsetEntry) -> bytes:
@@ -132,6 +136,26 @@ def decode_aborted_transaction(data: BytesLike, position: int = 0) -> AbortedTra
     )
     _check_transaction(transaction, position)
     return transaction
+
+
+def decode_aborted_transactions(data: BytesLike, position: int = 0) -> Iterator[AbortedTransaction]:
+    """Read the whole entries from `position` on, as they are asked for.
+
+    Copies of some are read at a time: no view of `data` is kept, which may grow meanwhile.
+    """
+    end = len(data) - (len(data) - position) % ABORTED_ENTRY_SIZE
+    while position < end:
+        some = bytes(data[position : min(position + _ABORTED_AT_ONCE, end)])
+        for version, producer_id, first, last, stable in ABORTED_ENTRY.iter_unpack(some):
+            if (
+                version != _ABORTED_VERSION
+                or producer_id < 0
+                or not 0 <= first <= last
+                or stable < 0
+            ):
+                decode_aborted_transaction(data, position)  # says what is wrong
+            yield _new_transaction((producer_id, first, last, stable))
+            position += ABORTED_ENTRY_SIZE
 
 
 def _check_transaction(transaction: AbortedTransaction, position: int) -> None:

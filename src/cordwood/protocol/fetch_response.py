@@ -24,7 +24,7 @@ object of the caller (a range of a file), of which only the size is needed here.
 
 import struct
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -44,7 +44,6 @@ _SESSION: Final = struct.Struct(">hi")
 _DIVERGING: Final = struct.Struct(">iq")
 _LEADER: Final = struct.Struct(">ii")
 _FIRST_WITH_NODES: Final = 16
-_ABORTED: Final = struct.Struct(">qq")
 _NO_TAGS: Final = b"\0"
 _NO_REPLICA: Final = INT32.pack(-1)
 
@@ -134,12 +133,9 @@ def _partition(version: int, part: FetchedPart) -> bytes:
 def _aborted(aborted: Sequence[tuple[int, int]] | None, *, is_flexible: bool) -> bytes:
     if aborted is None:
         return b"\0" if is_flexible else INT32.pack(-1)
-    out = encode_count(len(aborted), is_flexible=is_flexible)
-    for producer_id, first_offset in aborted:
-        out += _ABORTED.pack(producer_id, first_offset)
-        if is_flexible:
-            out += _NO_TAGS
-    return out
+    item = "qqx" if is_flexible else "qq"  # a flexible one ends with a zero: no tags
+    items = struct.pack(">" + item * len(aborted), *chain.from_iterable(aborted))
+    return encode_count(len(aborted), is_flexible=is_flexible) + items
 
 
 def _partition_tags(part: FetchedPart) -> bytes:

@@ -62,6 +62,9 @@ class RemoteTransactions:
 
     def listed(self) -> list[ListedTransaction]:
         """The transactional ids of all brokers, in order."""
+        return self._cluster.retried(self._listed)  # a coordinator may be loading
+
+    def _listed(self) -> list[ListedTransaction]:
         found: dict[str, ListedTransaction] = {}
         for connection in self._cluster.everyone():
             answer = connection.call(api_calls.LIST_TRANSACTIONS({}))
@@ -76,9 +79,12 @@ class RemoteTransactions:
 
     def described(self, transactional_ids: Sequence[str]) -> list[ListedTransaction]:
         """These ids, as far as they exist."""
-        found: dict[str, ListedTransaction] = {}
         if not transactional_ids:
             return []
+        return self._cluster.retried(lambda: self._described(transactional_ids))
+
+    def _described(self, transactional_ids: Sequence[str]) -> list[ListedTransaction]:
+        found: dict[str, ListedTransaction] = {}
         for connection in self._cluster.everyone():
             answer = connection.call(
                 api_calls.DESCRIBE_TRANSACTIONS({"transactional_ids": list(transactional_ids)})

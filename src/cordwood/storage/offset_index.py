@@ -92,6 +92,18 @@ class OffsetIndex(BoundedIndex):
             return None
         return self.entry(slot)[0]
 
+    def position_beyond(self, offset: Offset) -> FilePosition | None:
+        """A position at or behind the end of the batch that holds `offset`; None if unknown.
+
+        The entry after the last one at or below `offset` names this batch or a later one, so the
+        entry after that begins behind it.
+        """
+        entries = self._file.entries
+        slot = 2 + floor_slot(entries, OFFSET_ENTRY, _RELATIVE_OFFSET, offset - self.base_offset)
+        if slot >= len(entries) // OFFSET_ENTRY_SIZE:
+            return None
+        return self.entry(slot)[1]
+
     def sanity_check(self, *, log_size: int) -> None:
         """Raise `FormatError` unless the entries can be those of a log file of `log_size` bytes.
 

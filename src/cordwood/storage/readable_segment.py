@@ -67,7 +67,14 @@ class ReadableSegment(Protocol):
         ...
 
     def file(self) -> File:
-        """The log file, opened if needed. Keep the reference while reading."""
+        """The log file, opened if needed. Keep the reference while reading.
+
+        Of an archived file only some parts may be here; a read fetches others.
+        """
+        ...
+
+    def file_at(self, position: int, length: int) -> File:
+        """A local file that has these bytes at this position, for `sendfile`."""
         ...
 
     def reader(self, *, size: int | None = None) -> SegmentReader:

@@ -634,6 +634,10 @@ class Segment:
             self._handles.touch(self)
         return file
 
+    def file_at(self, position: int, length: int) -> File:
+        """The log file, which has all its bytes."""
+        return self.file()
+
     def reader(self, *, size: int | None = None) -> SegmentReader:
         return SegmentReader(
             self.file(),

@@ -12,6 +12,7 @@ from cordwood.format.index_entry import (
     ABORTED_ENTRY_SIZE,
     AbortedTransaction,
     decode_aborted_transaction,
+    decode_aborted_transactions,
     encode_aborted_transaction,
 )
 from cordwood.quantities import INT32_MAX, Offset
@@ -72,18 +73,14 @@ class TransactionIndex(EntryIndex):
 
     def entries(self) -> list[AbortedTransaction]:
         """All entries, in order."""
-        entries = self._file.entries
-        return [
-            decode_aborted_transaction(entries, position)
-            for position in range(0, len(entries), ABORTED_ENTRY_SIZE)
-        ]
+        return list(decode_aborted_transactions(self._file.entries))
 
     def collect(self, *, fetch_start: Offset, upper_bound: Offset) -> AbortedTransactions:
         """The transactions that overlap `[fetch_start, upper_bound)`."""
         entries = self._file.entries
         found = []
-        for slot in range(self._first_ending_at(fetch_start), len(entries) // ABORTED_ENTRY_SIZE):
-            transaction = decode_aborted_transaction(entries, slot * ABORTED_ENTRY_SIZE)
+        first = self._first_ending_at(fetch_start)
+        for transaction in decode_aborted_transactions(entries, first * ABORTED_ENTRY_SIZE):
             if transaction.first_offset < upper_bound:
                 found.append(transaction)
             # Everything below the last stable offset was decided by then, so a transaction that

@@ -179,6 +179,7 @@ class Campaign:
             self._stop_workers()
             self._proxy.mischief = NONE
             outcome = self._outcome()
+        self.report.mischief = self._proxy.counts
         self._judge(outcome)
         self.report.seconds = time.monotonic() - started_s
         return self.report
@@ -261,13 +262,21 @@ class Campaign:
             if pid is None or not is_alive(pid):
                 self._start_worker(role)
 
+    @property
+    def _worker_address(self) -> str:
+        return f"127.0.0.1:{self._proxy.port}"
+
+    @property
+    def worker_pids(self) -> list[int]:
+        return list(self._workers.values())
+
     def _start_worker(self, role: Role) -> None:
         assignment = Assignment(
             kind=role.kind,
             name=role.name,
             life=self._lives[role.name],
             seed=self.plan.seed,
-            address=f"127.0.0.1:{self._proxy.port}",
+            address=self._worker_address,
             directory=str(self.directory),
             processes=role.processes,
         )
@@ -316,7 +325,6 @@ class Campaign:
         report.transactions = sum(isinstance(event, Began) for event in events)
         report.records = sum(isinstance(event, Stored) for event in events)
         report.reads = sum(isinstance(event, Read) for event in events)
-        report.mischief = self._proxy.counts
         report.violations = judge(events, outcome)
 
 

@@ -76,7 +76,11 @@ def _fetch_ends(link: Link, partition: int) -> tuple[int, int]:
         client.send(ApiKey.FETCH, FETCH, body)
         return receive_fetched(client, FETCH)
 
-    answer = link.insist(ask, lambda answer: int(answer.responses[0].partitions[0].error_code))
+    answer = link.insist(
+        ask,
+        lambda answer: int(answer.responses[0].partitions[0].error_code),
+        ("partition", TOPIC, partition),
+    )
     part = answer.responses[0].partitions[0]
     return int(part.last_stable_offset), int(part.high_watermark)
 

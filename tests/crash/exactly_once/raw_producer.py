@@ -16,6 +16,7 @@ from cordwood.format.batch import BatchDecoder
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import decode_response, encode_request
+from crash.exactly_once.cluster_routes import ClusterRoutes, Target
 from fakes.client_batches import client_batch
 from wire.raw_client import RawClient
 from wire.record_requests import Wanted, fetch_body, produce_body, receive_fetched, receive_produced
@@ -31,6 +32,10 @@ _AGAIN: Final = frozenset(
         ErrorCode.coordinator_not_available,
         ErrorCode.not_coordinator,
         ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.offset_not_available,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
         ErrorCode.not_leader_or_follower,
         ErrorCode.request_timed_out,
         ErrorCode.unknown_topic_or_partition,
@@ -53,27 +58,39 @@ class StoppedError(Exception):
 
 
 class Link:
-    """A connection that is made again whenever it breaks."""
+    """Connections that are made again whenever they break.
+
+    With the addresses of several brokers, each request goes to the one that it is for.
+    """
 
     def __init__(self, address: str, client_id: str, should_stop: Callable[[], bool]) -> None:
-        self._address = address
+        addresses = address.split(",")
+        self._address = addresses[0]
+        self._routes = ClusterRoutes(addresses) if len(addresses) > 1 else None
         self._client_id = client_id
         self._should_stop = should_stop
-        self._client: RawClient | None = None
+        self._clients: dict[str, RawClient] = {}
 
     def close(self) -> None:
-        if self._client is not None:
-            self._client.socket.close()
-            self._client = None
+        for client in self._clients.values():
+            client.socket.close()
+        self._clients.clear()
+        if self._routes is not None:
+            self._routes.forget()
 
-    def insist(self, ask: Callable[[RawClient], Any], code_of: Callable[[Any], int]) -> Any:
+    def insist(
+        self,
+        ask: Callable[[RawClient], Any],
+        code_of: Callable[[Any], int],
+        target: Target | None = None,
+    ) -> Any:
         """The answer to a request, sent until it is answered with something definite."""
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             if time.monotonic() > deadline_s:
                 raise StoppedError
             try:
-                answer = ask(self._connected())
+                answer = ask(self._connected(target))
             except (OSError, EOFError):
                 self.close()
                 if self._should_stop():
@@ -87,6 +104,8 @@ class Link:
                 raise RefusedError(code)
             if self._should_stop():
                 raise StoppedError
+            if self._routes is not None:
+                self._routes.forget()
             time.sleep(PAUSE_S)
 
     def call(
@@ -95,6 +114,7 @@ class Link:
         version: int,
         request: dict[str, Any],
         code_of: Callable[[Any], int] = lambda answer: int(answer.error_code),
+        target: Target | None = None,
     ) -> Any:
         body = encode_request(api, version, request)
 
@@ -102,13 +122,15 @@ class Link:
             sent = client.send(api, version, body, self._client_id)
             return _answer(client, api, version, sent)
 
-        return self.insist(ask, code_of)
+        return self.insist(ask, code_of, target)
 
-    def _connected(self) -> RawClient:
-        if self._client is None:
-            self._client = RawClient(self._address)
-            self._client.socket.settimeout(ANSWER_TIMEOUT_S)
-        return self._client
+    def _connected(self, target: Target | None) -> RawClient:
+        address = self._address if self._routes is None else self._routes.find(target)
+        client = self._clients.get(address)
+        if client is None:
+            client = self._clients[address] = RawClient(address)
+            client.socket.settimeout(ANSWER_TIMEOUT_S)
+        return client
 
     @property
     def client_id(self) -> str:
@@ -137,6 +159,7 @@ class RawProducer:
             ApiKey.INIT_PRODUCER_ID,
             5,
             {"transactional_id": self.transactional_id, "transaction_timeout": self.timeout_ms},
+            target=("id", self.transactional_id),
         )
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
@@ -161,7 +184,8 @@ class RawProducer:
             (answer,) = receive_produced(client, PRODUCE).responses
             return answer.partition_responses[0]
 
-        part = self.link.insist(ask, lambda answer: int(answer.error_code))
+        target = ("partition", topic, partition)
+        part = self.link.insist(ask, lambda answer: int(answer.error_code), target)
         self._sequences[partition] = sequence + len(values)
         return int(part.base_offset)
 
@@ -182,6 +206,7 @@ class RawProducer:
                 ],
             },
             lambda answer: int(answer.topics[0].partitions[0].error_code),
+            ("group", group),
         )
 
     def end(self, *, is_commit: bool) -> None:
@@ -194,6 +219,7 @@ class RawProducer:
                 "producer_epoch": self.epoch,
                 "committed": is_commit,
             },
+            target=("id", self.transactional_id),
         )
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
@@ -213,6 +239,7 @@ def committed_position(link: Link, group: str, topic: str, partition: int) -> in
         lambda answer: int(
             answer.groups[0].error_code or answer.groups[0].topics[0].partitions[0].error_code
         ),
+        ("group", group),
     )
     return int(answer.groups[0].topics[0].partitions[0].committed_offset)
 
@@ -237,7 +264,8 @@ def read_committed(
             return int(answer.error_code)
         return int(answer.responses[0].partitions[0].error_code)
 
-    part = link.insist(ask, code_of).responses[0].partitions[0]
+    target = ("partition", topic, partition)
+    part = link.insist(ask, code_of, target).responses[0].partitions[0]
     return _without_aborted(part, offset)
 
 

@@ -83,7 +83,12 @@ def test_every_file_of_a_segment_is_archived_with_it() -> None:
     bench.store.archive_now()
 
     kinds = sorted(key.rpartition(".")[2] for key in files(fs))
-    assert kinds == sorted(["log", "index", "timeindex", "snapshot"] * 3)
+    assert kinds == sorted(["log", "packed"] * 3)
+    manifests = [key for key in stored(fs) if key.endswith("manifest.json")]
+    manifest = parse_manifest(get(LocalObjects(fs, ARCHIVE), manifests[0], limit=1 << 20))
+    assert [[file.kind.value for file in copy.files] for copy in manifest.segments] == [
+        ["log", "index", "timeindex", "snapshot"]
+    ] * 3
     assert files(fs) == named_by_manifests(fs)
 
 

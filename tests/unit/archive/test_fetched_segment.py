@@ -3,9 +3,12 @@
 import pytest
 
 from cordwood.archive.fetched_segment import FetchedSegment
+from cordwood.format.file_names import FileKind
 from cordwood.quantities import FilePosition, Offset
+from cordwood.value_class import replace
 from fakes.archived_store import URL, ArchivedStore
 from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import TOPIC
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ def test_a_place_in_the_log_is_looked_up_with_the_index_alone(
 ) -> None:
     assert segment.hint(Offset(5))[1] >= 0
 
-    assert fetched(archived) == ["index"]
+    assert fetched(archived) == ["packed"]
 
 
 def test_a_file_is_fetched_once(archived: ArchivedStore, segment: FetchedSegment) -> None:
@@ -61,16 +64,54 @@ def test_a_file_is_fetched_once(archived: ArchivedStore, segment: FetchedSegment
         assert segment.reader().locate(Offset(3), (Offset(3), FilePosition(0))) == 0
         segment.release()
 
-    assert fetched(archived) == ["log"]
+    assert fetched(archived) == ["packed", "log"]
 
 
 def test_a_file_that_vanished_from_the_cache_is_fetched_again(
     archived: ArchivedStore, fs: SimulatedFileSystem, segment: FetchedSegment
 ) -> None:
-    path = segment.file().name
+    content = segment.file().read_at(0, segment.size)
     segment.release()
-    fs.remove(path)
+    fs.remove(segment.path(FileKind.LOG))
 
-    assert segment.file().size() == segment.size
+    assert segment.file().read_at(0, segment.size) == content
 
-    assert fetched(archived) == ["log", "log"]
+    assert fetched(archived) == ["packed", "log", "log"]
+
+
+def test_one_record_costs_one_range_of_each_object(
+    archived: ArchivedStore, segment: FetchedSegment
+) -> None:
+    assert archived.log[4].value == b"v4"
+
+    assert archived.objects.call_log == [
+        ("get_range", segment.name.removeprefix(f"{URL}/").replace(".log", ".packed")),
+        ("get_range", segment.name.removeprefix(f"{URL}/")),
+    ]
+
+
+def test_what_cannot_be_verified_in_parts_is_fetched_whole(
+    archived: ArchivedStore, segment: FetchedSegment
+) -> None:
+    archive = archived.archives.archive_of(archived.log, archived.store.topic(TOPIC).topic_id)
+    assert archive is not None
+    whole = archive._open(
+        replace(archive.manifest.segments[1], sums=None, copy_id=segment._copy.copy_id),
+        archive.manifest,
+    )
+
+    content = whole.file().read_at(0, whole.size)
+
+    assert content == segment.file().read_at(0, segment.size)
+    assert [name for name, key in archived.objects.call_log if key.endswith(".log")] == [
+        "read",
+        "get_range",
+    ]
+
+
+def test_a_file_for_sendfile_has_the_bytes_that_were_asked_for(
+    archived: ArchivedStore, segment: FetchedSegment
+) -> None:
+    part = segment.file_at(10, 20)
+
+    assert part.read_at(10, 20) == segment.file().read_at(10, 20)

@@ -9,17 +9,16 @@ from uuid import UUID
 import pytest
 
 from cordwood.archive.manifest import (
-    ArchivedFile,
     ArchivedTopic,
     GroupMoment,
     GroupOffset,
     Manifest,
-    SegmentCopy,
     parse_manifest,
     parse_topic,
     render_manifest,
     render_topic,
 )
+from cordwood.archive.segment_copy import ArchivedFile, SegmentCopy
 from cordwood.errors import FormatError, UnsupportedFormatError
 from cordwood.format.file_names import FileKind
 from cordwood.format.small_files.checkpoint_text import EpochEntry
@@ -123,7 +122,7 @@ def test_a_later_version_is_refused_as_such() -> None:
     import hashlib
 
     content = json.loads(render_manifest(MANIFEST))["content"]
-    content["version"] = 2
+    content["version"] = 3
     body = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
     sealed = b'{"checksum":"%s","content":%s}' % (hashlib.sha256(body).hexdigest().encode(), body)
 

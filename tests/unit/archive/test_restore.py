@@ -420,8 +420,8 @@ def test_the_topic_archived_last_is_taken_and_an_older_one_by_its_id(
 def test_a_damaged_object_stops_the_restore_and_leaves_nothing(
     lost: ArchivedStore, fs: SimulatedFileSystem
 ) -> None:
-    key = next(i.key for i in LocalObjects(fs, ARCHIVE).listing("") if i.key.endswith(".timeindex"))
-    fs.open_write(f"{ARCHIVE}/{key}").write_at(0, b"\xff")
+    key = next(i.key for i in LocalObjects(fs, ARCHIVE).listing("") if i.key.endswith(".packed"))
+    fs.open_write(f"{ARCHIVE}/{key}").write_at(40, b"\xff")
     bench = ArchivedStore(fs, data=NEW)
 
     with pytest.raises(StorageError, match="SHA-256"):

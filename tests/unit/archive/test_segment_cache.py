@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from cordwood.archive.manifest import ArchivedFile
 from cordwood.archive.object_store import LocalObjects
 from cordwood.archive.segment_cache import SegmentCache
+from cordwood.archive.segment_copy import ArchivedFile
 from cordwood.errors import StorageError
 from cordwood.format.file_names import FileKind
 from fakes.failing_objects import FailingObjects

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.archive import object_store
+from cordwood.archive import arrow_objects
 from cordwood.archive.object_store import LocalObjects, ObjectStore, endpoint, open_object_store
 from cordwood.archive.segment_cache import SegmentCache
 from cordwood.archive.store_archives import StoreArchives
@@ -98,9 +98,9 @@ def test_a_call_to_a_silent_s3_ends_and_the_next_ones_fail_at_once(
 ) -> None:
     for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(key, "test")
-    monkeypatch.setattr(object_store, "_ANSWER_S", 1.0)
-    monkeypatch.setattr(object_store, "_ATTEMPTS", 1)
-    monkeypatch.setattr(object_store, "_SLOW_S", 0.5)
+    monkeypatch.setattr(arrow_objects, "_ANSWER_S", 1.0)
+    monkeypatch.setattr(arrow_objects, "_ATTEMPTS", 1)
+    monkeypatch.setattr(arrow_objects, "_SLOW_S", 0.5)
     options = f"endpoint_override=127.0.0.1:{silent_port}&scheme=http&region=us-east-1"
     objects = open_object_store(f"s3://bucket/archive?{options}", RealFileSystem())
     with pytest.raises(OSError, match="archive/key"):

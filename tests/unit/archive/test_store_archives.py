@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from itertools import islice
 
 import pytest
 
-from cordwood.archive.object_store import LocalObjects
+from cordwood.archive.manifest import parse_manifest, render_manifest
+from cordwood.archive.object_store import LocalObjects, get
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError, OffsetOutOfRangeError, StorageError
 from cordwood.log.reading.file_range import read_range
 from cordwood.log.reading.time_lookup import MAX_TIMESTAMP, find_time
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
+from cordwood.value_class import replace
 from fakes.archived_store import ARCHIVE, URL, ArchivedStore, expected, stored, values
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, TOPIC
@@ -358,3 +362,67 @@ def test_deleted_and_created_anew_a_topic_has_an_archive_of_its_own(
 
     assert values(archived.log) == expected(0, 7)
     assert len(LocalObjects(fs, ARCHIVE).names(TOPIC)) == 2
+
+
+# --- archives of an earlier version ----------------------------------------------------------
+
+
+def make_earlier(fs: SimulatedFileSystem) -> None:
+    """Turn the archive into what an earlier version wrote: an object for each file, no sums."""
+    objects = LocalObjects(fs, ARCHIVE)
+    key = next(key for key in stored(fs) if key.endswith("manifest.json"))
+    manifest = parse_manifest(get(objects, key, limit=1 << 20))
+    copies = []
+    for copy in manifest.segments:
+        plain = replace(
+            copy, sums=None, files=tuple(replace(file, position=None) for file in copy.files)
+        )
+        packed = f"{manifest.prefix}/{copy.packed_name}"
+        for file in copy.files:
+            if file.position is not None:
+                content = objects.get_range(packed, file.position, file.size)
+                objects.put(f"{manifest.prefix}/{plain.object_name(file.kind)}", [content])
+        objects.delete(packed)
+        copies.append(plain)
+    content = json.loads(render_manifest(replace(manifest, segments=tuple(copies))))["content"]
+    content["version"] = 1
+    body = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    checksum = hashlib.sha256(body).hexdigest().encode()
+    objects.put(key, [b'{"checksum":"%s","content":%s}\n' % (checksum, body)])
+
+
+def test_an_archive_of_an_earlier_version_is_read_continued_and_restored(
+    archived: ArchivedStore, fs: SimulatedFileSystem
+) -> None:
+    make_earlier(fs)
+    copy = f"{archived.log.directory}/archive-manifest"
+    archived.store.close()
+    fs.remove(copy)
+    again = ArchivedStore(fs)
+
+    assert values(again.log) == expected(0, 14)
+    assert again.log.offset_for_time(5000) == 4
+    again.append(7)
+    again.archive_and_drop()
+    assert values(again.log) == expected(0, 21)
+    kinds = {key.rpartition(".")[2] for key in stored(fs)}
+    assert kinds == {"json", "log", "index", "timeindex", "snapshot", "packed"}
+    restored = ArchivedStore(fs, data="/new")
+    restored.store.restore_topic(TOPIC, URL)
+    assert values(restored.log) == expected(0, restored.log.end_offset)
+    assert restored.log.end_offset > 14
+
+
+def test_damage_in_an_archive_of_an_earlier_version_is_reported(
+    archived: ArchivedStore, fs: SimulatedFileSystem
+) -> None:
+    make_earlier(fs)
+    copy = f"{archived.log.directory}/archive-manifest"
+    archived.store.close()
+    fs.remove(copy)
+    again = ArchivedStore(fs)
+    key = next(k for k in sorted(stored(fs)) if "0000003-" in k and k.endswith(".log"))
+    fs.open_write(f"{ARCHIVE}/{key}").write_at(70, b"\xff\xff")
+
+    with pytest.raises(StorageError, match="SHA-256"):
+        values(again.log)

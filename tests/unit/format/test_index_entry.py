@@ -2,10 +2,12 @@ import pytest
 
 from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
 from cordwood.format.index_entry import (
+    ABORTED_ENTRY,
     AbortedTransaction,
     OffsetEntry,
     TimeEntry,
     decode_aborted_transaction,
+    decode_aborted_transactions,
     decode_offset_entry,
     decode_time_entry,
     encode_aborted_transaction,
@@ -133,3 +135,26 @@ def test_an_unknown_transaction_index_version_is_refused(version: str) -> None:
 def test_an_entry_that_is_not_all_there_is_truncated(decode, size: int) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(TruncatedInputError, match=f"needs {size} bytes, got {size - 1}"):
         decode(bytes(3 + size - 1), 3)
+
+
+def test_aborted_transactions_are_read_while_others_are_added() -> None:
+    known = [aborted(number, number, number, 0) for number in range(300)]
+    data = bytearray(b"".join(map(encode_aborted_transaction, known)) + b"part of one")
+
+    found = decode_aborted_transactions(data, 34)
+    first = next(found)
+    data += bytes(34)
+
+    assert [first, *found] == known[1:]
+
+
+@pytest.mark.parametrize(
+    "wrong", [(1, -1, 0, 0, 0), (0, -1, 0, 0, 0), (0, 0, 1, 0, 0), (0, 0, 0, 0, -1)]
+)
+def test_a_damaged_aborted_transaction_among_others_is_located(wrong: tuple[int, ...]) -> None:
+    good = encode_aborted_transaction(aborted(1, 2, 3, 4))
+
+    with pytest.raises(FormatError) as caught:
+        list(decode_aborted_transactions(good * 200 + ABORTED_ENTRY.pack(*wrong)))
+
+    assert caught.value.position in range(200 * 34, 201 * 34)

@@ -78,6 +78,23 @@ def test_a_lookup_agrees_with_looking_at_every_entry(
     assert found == (expected[-1] if expected else (BASE, 0))
 
 
+@given(
+    relative_offsets=st.lists(st.integers(0, 1000), unique=True).map(sorted),
+    target=st.integers(0, 1001),
+)
+def test_the_batch_of_an_offset_ends_at_or_before_the_position_beyond_it(
+    relative_offsets: list[int], target: int
+) -> None:
+    entries = [(BASE + relative, slot * 7) for slot, relative in enumerate(relative_offsets)]
+    index = filled(SimulatedFileSystem(), entries, max_bytes=1 << 20)
+
+    found = index.position_beyond(Offset(BASE + target))
+
+    # The entry of the batch that holds the offset, or of a later one, is the first of these.
+    behind = [position for offset, position in entries if offset > BASE + target]
+    assert found == (behind[1] if len(behind) > 1 else None)
+
+
 def test_an_empty_index_gives_the_start_of_the_segment(fs: SimulatedFileSystem) -> None:
     index = filled(fs, [])
 

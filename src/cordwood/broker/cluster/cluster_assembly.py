@@ -1,11 +1,13 @@
 """Puts a member of a cluster together from the parts of its broker."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 
 from cordwood.broker.cluster.broker_peers import plaintext_target
 from cordwood.broker.cluster.cluster_joining import ClusterJoining, check_security
 from cordwood.broker.cluster.cluster_member import ClusterMember
 from cordwood.broker.cluster.cluster_services import ClusterServices, TopicOrders
+from cordwood.broker.cluster.cluster_transactions import ClusterTransactions
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
@@ -13,6 +15,8 @@ from cordwood.broker.config.security_config import SecurityConfig
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
+from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.clock import Clock
 from cordwood.errors import CordwoodError
 from cordwood.log.store.store import Store
 from cordwood.security.security_file import SecurityFile
@@ -36,6 +40,9 @@ class MemberSurroundings:
     data_loop: EventLoop
     watch: LogWatch
     syncs: DiskSyncs
+    table: PartitionTable
+    workers: Executor
+    clock: Clock
     when_failed: Callable[[CordwoodError], None]
     when_joined: Callable[[], None] = lambda: None
 
@@ -71,5 +78,17 @@ def assemble_member(
     )
     services = ClusterServices(
         member=member, control=joining.control, orders=orders, loop=around.control_loop
+    )
+    services.transactions = ClusterTransactions(
+        member,
+        lambda: joining.control.image,
+        offsets=around.store.committed_offsets,
+        table=around.table,
+        control_loop=around.control_loop,
+        data_loop=around.data_loop,
+        request_sync=around.syncs.request,
+        workers=around.workers,
+        allocate=services.producer_ids.allocate,
+        clock=around.clock,
     )
     return joining, member, services

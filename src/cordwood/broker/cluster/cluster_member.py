@@ -11,12 +11,12 @@ from functools import partial
 from uuid import UUID
 
 from cordwood.broker.cluster.broker_peers import BrokerPeers
-from cordwood.broker.cluster.group_leadership import GroupLeadership, ShardOwner
 from cordwood.broker.cluster.hosted_logs import HostedLogs
 from cordwood.broker.cluster.image_view import ImageView
 from cordwood.broker.cluster.loop_control import LoopControl
 from cordwood.broker.cluster.replica_disk import ReplicaDisk
 from cordwood.broker.cluster.replica_transport import PeerTransport
+from cordwood.broker.cluster.shard_leadership import ShardLeadership, ShardOwner
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.cluster_view import BrokerAddress
 from cordwood.broker.config.cluster_config import ClusterConfig
@@ -33,7 +33,7 @@ from cordwood.cluster.replication.partition_replica import PartitionReplica
 from cordwood.cluster.replication.replica_fetch import PartitionPlace
 from cordwood.cluster.replication.replication_ports import NodePorts, ReplicationConfig
 from cordwood.errors import CordwoodError
-from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.protocol.error_code import ErrorCode
@@ -80,13 +80,10 @@ class ClusterMember:
             want_topic=want_topic,
         )
         self.control = LoopControl(control, home=control_loop, data=data_loop)
-        self._peers = BrokerPeers(
-            data_loop,
-            image=lambda: control.image,
-            listener=listener,
-            target_of=target_of,
-            client_id=f"broker-{node_id}-fetcher",
+        self._make_peers = partial(
+            BrokerPeers, image=lambda: control.image, listener=listener, target_of=target_of
         )
+        self._peers = self.peers_in(data_loop, "fetcher")
         self._disk = ReplicaDisk(data_loop, syncs, after_job=self._after_job)
         self._replicas = NodeReplicas(
             NodePorts(
@@ -112,22 +109,31 @@ class ClusterMember:
             watch=watch,
             log_moved=self._log_moved,
         )
-        self.groups = GroupLeadership(
-            self._offsets_replica,
-            data=data_loop,
-            control=control_loop,
-            request_sync=syncs.request,
+        self.groups, self.transactions = (
+            ShardLeadership(
+                topic,
+                partial(self._replica_at, topic),
+                data=data_loop,
+                control=control_loop,
+                request_sync=syncs.request,
+            )
+            for topic in (CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
         )
         self.stopped_replicas: dict[PartitionPlace, str] = {}
 
     # --- life --------------------------------------------------------------------------------
 
-    def start(self, groups: ShardOwner) -> None:
-        """Begin, once the loops run. `groups` learns what it coordinates."""
+    def peers_in(self, loop: EventLoop, purpose: str) -> BrokerPeers:
+        """Connections of their own to the other brokers, for one loop and one purpose."""
+        return self._make_peers(loop, client_id=f"broker-{self._node_id}-{purpose}")
+
+    def start(self, groups: ShardOwner, transactions: ShardOwner) -> None:
+        """Begin, once the loops run. The coordinators learn what they coordinate."""
 
         def begin() -> None:
             self._replicas.start()
             self.groups.serve(groups)
+            self.transactions.serve(transactions)
 
         self._data.call_soon(begin)
 
@@ -145,6 +151,7 @@ class ClusterMember:
 
         self.hosted.apply(image, None if when_hosted is None else hosted)
         self.groups.look_at_all()
+        self.transactions.look_at_all()
 
     def end_roles(self) -> None:
         """Lead and follow no more. In the data loop, before the store closes."""
@@ -175,23 +182,32 @@ class ClusterMember:
 
     def _high_watermark_moved(self, replica: PartitionReplica) -> None:
         self.groups.look(replica)
+        self.transactions.look(replica)
 
     def _after_job(self, log: PartitionLog) -> None:
         replica = self.hosted.replica_of(log)
         if replica is not None:
-            self.groups.look(replica)
+            self._high_watermark_moved(replica)
 
-    def _offsets_replica(self, number: int) -> PartitionReplica | None:
-        topic = self._control.image.topic(CONSUMER_OFFSETS_TOPIC)
+    def _replica_at(self, name: str, number: int) -> PartitionReplica | None:
+        topic = self._control.image.topic(name)
         if topic is None:
             return None
         return self._replicas.get(PartitionPlace(topic.topic_id, number))
 
-    @property
-    def offsets_partition_count(self) -> int | None:
-        """Of the offsets topic; None while it does not exist. Any thread may ask."""
-        topic = self._control.image.topic(CONSUMER_OFFSETS_TOPIC)
+    def partition_count(self, name: str) -> int | None:
+        """Of a topic; None while it does not exist. Any thread may ask."""
+        topic = self._control.image.topic(name)
         return None if topic is None else len(topic.partitions)
+
+    @property
+    def node_id(self) -> int:
+        return self._node_id
+
+    @property
+    def is_fenced_by_silence(self) -> bool:
+        """Whether the controllers may have given its leaderships to others. Any thread."""
+        return self._control.is_fenced_by_silence
 
     def facts(self) -> ClusterFacts:
         """For metrics. Any thread may call it."""

@@ -7,18 +7,22 @@ from concurrent.futures import Future
 from typing import Final
 
 from cordwood.broker.cluster.cluster_member import ClusterMember
+from cordwood.broker.cluster.cluster_transactions import ClusterTransactions
 from cordwood.broker.cluster.control_relay import ControllerRelay
 from cordwood.broker.cluster.control_requests import ControlRequest
 from cordwood.broker.cluster.deciding_control import DecidingControl
 from cordwood.broker.cluster.topic_settings import topic_settings
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
+from cordwood.broker.error_codes import RefusedError
 from cordwood.broker.groups.journal.group_shards import GroupShards
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.request import RequestContext, Route
 from cordwood.errors import BrokerUnreachableError, CordwoodError, UnknownTopicError
-from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from cordwood.format.groups.group_offsets import group_partition
 from cordwood.log.topics.offsets_topic import OFFSETS_CONFIG
+from cordwood.log.transactions.transaction_topic import TRANSACTIONS_CONFIG
 from cordwood.protocol.api_catalog import KNOWN_APIS, ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.message_codec import Fields
@@ -30,7 +34,7 @@ logger = logging.getLogger(__name__)
 _CREATE_VERSION_MIN: Final = 5
 _ORDER_TIMEOUT_S: Final = 10.0
 _ALLOCATION_S: Final = 30.0
-_OFFSETS_PARTITIONS: Final = 50
+_COORDINATOR_PARTITIONS: Final = 50
 
 
 class TopicOrders:
@@ -71,21 +75,30 @@ class TopicOrders:
         self._loop.call_soon(lambda: self._order(topics))
 
     def _internal(self, name: str) -> dict[str, object]:
-        assert name == CONSUMER_OFFSETS_TOPIC, name
+        cluster, broker, defaults = self._cluster, self._broker, BrokerConfig()
+        if name == CONSUMER_OFFSETS_TOPIC:
+            partitions = broker.offsets_topic_num_partitions
+            is_default = partitions == defaults.offsets_topic_num_partitions
+            replicas, configs = cluster.offsets_topic_replication_factor, OFFSETS_CONFIG
+        else:
+            assert name == TRANSACTION_STATE_TOPIC, name
+            partitions = broker.transaction_state_log_num_partitions
+            is_default = partitions == defaults.transaction_state_log_num_partitions
+            replicas = cluster.transaction_state_log_replication_factor
+            configs = {
+                **TRANSACTIONS_CONFIG,
+                "segment.bytes": str(broker.transaction_state_log_segment_bytes),
+                "min.insync.replicas": str(cluster.transaction_state_log_min_isr),
+                "unclean.leader.election.enable": "false",
+            }
         return {
             "name": name,
-            "num_partitions": self._offsets_partitions,
-            "replication_factor": self._cluster.offsets_topic_replication_factor,
+            # As configured; Kafka's default unless it is: then many brokers coordinate.
+            "num_partitions": _COORDINATOR_PARTITIONS if is_default else partitions,
+            "replication_factor": replicas,
             "assignments": [],
-            "configs": [{"name": key, "value": value} for key, value in OFFSETS_CONFIG.items()],
+            "configs": [{"name": key, "value": value} for key, value in configs.items()],
         }
-
-    @property
-    def _offsets_partitions(self) -> int:
-        """As configured; Kafka's default unless it is: then many brokers coordinate."""
-        configured = self._broker.offsets_topic_num_partitions
-        is_default = configured == BrokerConfig().offsets_topic_num_partitions
-        return _OFFSETS_PARTITIONS if is_default else configured
 
     def _order(self, topics: Sequence[Mapping[str, object]]) -> None:
         new = [topic for topic in topics if str(topic["name"]) not in self._on_order]
@@ -171,7 +184,9 @@ class ClusterTopicConfigs:
 
 
 class ClusterServices:
-    """The parts of a member that the handlers use."""
+    """The parts of a member that the handlers use. `transactions` is set when it is assembled."""
+
+    transactions: ClusterTransactions
 
     def __init__(
         self,
@@ -187,7 +202,10 @@ class ClusterServices:
         self.order_topics = orders.want_all
         self.producer_ids = ClusterProducerIds(control, loop)
         self.configs = ClusterTopicConfigs(member, control)
-        self.shards = GroupShards(lambda: member.offsets_partition_count, member.groups)
+        self.shards = GroupShards(
+            lambda: member.partition_count(CONSUMER_OFFSETS_TOPIC), member.groups
+        )
+        self._want_topic = orders.want
         self._control = control
         self._relayed = ControllerRelay(loop, control).routes(relayed)
         self.apis = [KNOWN_APIS[route.api] for route in self._relayed]
@@ -196,6 +214,16 @@ class ClusterServices:
         """`routes`, of which some are served by the controllers instead."""
         relayed = {route.api for route in self._relayed}
         return [*(route for route in routes if route.api not in relayed), *self._relayed]
+
+    def offsets_place(self, group_id: str) -> tuple[str, int]:
+        """The partition that has the offsets of a group. Raises while their topic is created."""
+        count = self.member.partition_count(CONSUMER_OFFSETS_TOPIC)
+        if count is None:
+            self._want_topic(CONSUMER_OFFSETS_TOPIC)
+            raise RefusedError(
+                ErrorCode.coordinator_not_available, f"{CONSUMER_OFFSETS_TOPIC} is being created"
+            )
+        return CONSUMER_OFFSETS_TOPIC, group_partition(group_id, count)
 
     def features(self) -> tuple[int, Mapping[str, int]]:
         """The features that the cluster has finalised, and since which record."""

@@ -128,8 +128,7 @@ class ImageView:
         image = self._image()
         topic = image.topic(COORDINATOR_TOPICS[kind])
         if topic is None:
-            if kind is CoordinatorKind.GROUP:  # transactions are not coordinated here yet
-                self._want_topic(CONSUMER_OFFSETS_TOPIC)
+            self._want_topic(COORDINATOR_TOPICS[kind])
             return ErrorCode.coordinator_not_available
         partition = topic.partitions.get(group_partition(key, len(topic.partitions)))
         broker = None if partition is None else image.brokers.get(partition.leader)

@@ -14,6 +14,7 @@ from cordwood.broker.cluster.broker_peers import plaintext_target
 from cordwood.broker.cluster.cluster_assembly import MemberSurroundings
 from cordwood.broker.cluster.cluster_member import ClusterMember
 from cordwood.broker.cluster.cluster_services import ClusterServices, TopicOrders
+from cordwood.broker.cluster.cluster_transactions import ClusterTransactions
 from cordwood.broker.cluster.keeper_link import KeeperCalls
 from cordwood.broker.cluster.local_control import KeeperEvents, KeeperNews, LocalControl
 from cordwood.broker.config.cluster_config import ClusterConfig
@@ -43,10 +44,12 @@ KEPT_APIS: Final = frozenset(
 class ProcessPlace:
     """Where a process is among the others of its node, and whom it tells of its end.
 
-    `stop` and `lost` are called by any thread; see `KeeperEvents`.
+    `peer_listener` is the one that the processes use among each other. `stop` and `lost` are called
+    by any thread; see `KeeperEvents`.
     """
 
     epoch: int
+    peer_listener: str
     news: KeeperNews
     calls: KeeperCalls
     stop: Callable[[], None]
@@ -129,7 +132,7 @@ def assemble_process(
         store=around.store,
         config=config,
         node_id=around.broker.node_id,
-        listener=around.listeners[0].name,
+        listener=place.peer_listener,
         control=control,
         target_of=plaintext_target,
         want_topic=lambda _name: None,  # the keeper creates internal topics at its start
@@ -146,5 +149,17 @@ def assemble_process(
         orders=orders,
         loop=around.control_loop,
         relayed=KEPT_APIS,
+    )
+    services.transactions = ClusterTransactions(
+        member,
+        lambda: control.image,
+        offsets=around.store.committed_offsets,
+        table=around.table,
+        control_loop=around.control_loop,
+        data_loop=around.data_loop,
+        request_sync=around.syncs.request,
+        workers=around.workers,
+        allocate=services.producer_ids.allocate,
+        clock=around.clock,
     )
     return joining, member, services

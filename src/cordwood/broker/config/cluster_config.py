@@ -76,6 +76,16 @@ class ClusterConfig:
         "The number of replicas of __consumer_offsets when it is created.",
         minimum=1, maximum=32767,
     )  # fmt: skip
+    transaction_state_log_replication_factor: int = config_field(
+        "transaction.state.log.replication.factor", _INTEGER, "3",
+        "The number of replicas of __transaction_state when it is created.",
+        minimum=1, maximum=32767,
+    )  # fmt: skip
+    transaction_state_log_min_isr: int = config_field(
+        "transaction.state.log.min.isr", _INTEGER, "2",
+        "min.insync.replicas of __transaction_state when it is created.",
+        minimum=1, maximum=32767,
+    )  # fmt: skip
     replica_lag_time_max_ms: int = config_field(
         "replica.lag.time.max.ms", _DURATION, "30000",
         "A follower that was not caught up for this long is no longer in sync.",

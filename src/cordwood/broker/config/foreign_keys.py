@@ -29,14 +29,12 @@ WITHOUT_EFFECT: Final = frozenset(
         "replica.selector.class",
         "replica.socket.receive.buffer.bytes",
         "replica.socket.timeout.ms",
-        # replicas of the state of transactions, and share groups
+        # share groups
         "group.share.enable",
         "producer.id.expiration.ms",
         "share.coordinator.state.topic.min.isr",
         "share.coordinator.state.topic.num.partitions",
         "share.coordinator.state.topic.replication.factor",
-        "transaction.state.log.min.isr",
-        "transaction.state.log.replication.factor",
         # migration between the kinds of groups
         "group.consumer.migration.policy",
         "group.consumer.regex.refresh.interval.ms",

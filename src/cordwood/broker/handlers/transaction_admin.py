@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from cordwood.broker.error_codes import ErrorCode, refusal
+from cordwood.broker.error_codes import ErrorCode, refusal, transaction_code
 from cordwood.broker.groups.consumer.topic_pattern import TopicPattern
 from cordwood.broker.groups.consumer.topic_pattern_syntax import InvalidPatternError
-from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.security import access_table as needs
 from cordwood.clock import Clock
-from cordwood.errors import UnknownTopicError
 from cordwood.format.transaction_records import TransactionState
-from cordwood.log.store.store import Store
-from cordwood.log.transactions.marker_writer import WantedMarker
+from cordwood.log.transactions.marker_writer import MarkerWriter, WantedMarker
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
+from cordwood.log.transactions.transaction_requests import CoordinatedTransactions
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.quantities import ProducerId
 
@@ -27,13 +28,48 @@ _STATES: Final = {
 }
 
 
+# Writes markers to partitions that are led here, and calls back with a code for each, once they
+# count. For a thread that may wait for the disk.
+WritesMarkers = Callable[[Sequence[WantedMarker], Callable[[Sequence[ErrorCode]], object]], None]
+
+
+def write_alone(writer: MarkerWriter, find_log: Callable[[str, int], object]) -> WritesMarkers:
+    """Writes the markers of a broker that is alone, one after the other."""
+
+    def write_one(marker: WantedMarker) -> ErrorCode:
+        try:
+            if find_log(*marker.place) is None:
+                return ErrorCode.unknown_topic_or_partition
+            writer.write_one(marker)
+        except Exception as error:
+            return refusal(error).code
+        return ErrorCode.none
+
+    def write(
+        markers: Sequence[WantedMarker], done: Callable[[Sequence[ErrorCode]], object]
+    ) -> None:
+        done([write_one(marker) for marker in markers])
+
+    return write
+
+
+_ANY_EPOCH: Final = -1
+
+
 class TransactionAdminHandler:
     """Answers tools such as ``kafka-transactions.sh``. Called by workers."""
 
-    def __init__(self, store: Store, table: PartitionTable, clock: Clock) -> None:
-        self._store = store
+    def __init__(
+        self,
+        transactions: CoordinatedTransactions,
+        table: PartitionTable,
+        clock: Clock,
+        write_markers: WritesMarkers,
+    ) -> None:
+        self._transactions = transactions
         self._table = table
         self._clock = clock
+        self._write_markers = write_markers
 
     def routes(self) -> list[Route]:
         return routes_on(
@@ -50,57 +86,31 @@ class TransactionAdminHandler:
 
     def write_txn_markers(
         self, context: RequestContext, request: messages.WriteTxnMarkersRequest
-    ) -> Response:
-        """End transactions in single partitions, whatever their coordinator thinks of it."""
+    ) -> Response | Deferred:
+        """End transactions in single partitions: for their coordinator, or for an operator."""
         is_allowed = context.may(needs.WRITE_TXN_MARKERS_ALTER) or context.may(
             needs.WRITE_TXN_MARKERS
         )
-        return {
-            "markers": [self._written(marker, is_allowed=is_allowed) for marker in request.markers]
-        }
-
-    def _written(
-        self, marker: messages.WriteTxnMarkersRequestMarkers, *, is_allowed: bool
-    ) -> messages.WriteTxnMarkersResponseMarkersDict:
-        codes: dict[tuple[str, int], ErrorCode] = {}
-        for topic in marker.topics:
-            for number in topic.partition_indexes:
-                place = (topic.name, number)
-                codes[place] = needs.WRITE_TXN_MARKERS.code
-                if is_allowed:
-                    codes[place] = self._write(marker, place)
-        return {
-            "producer_id": marker.producer_id,
-            "topics": [
-                {
-                    "name": topic.name,
-                    "partitions": [
-                        {"partition_index": number, "error_code": codes[topic.name, number]}
-                        for number in topic.partition_indexes
-                    ],
-                }
+        if not is_allowed:
+            return _marked(request, itertools.repeat(needs.WRITE_TXN_MARKERS.code))
+        reply = Deferred()
+        self._write_markers(
+            [
+                WantedMarker(
+                    place=(topic.name, number),
+                    producer_id=ProducerId(marker.producer_id),
+                    epoch=marker.producer_epoch,
+                    is_commit=marker.transaction_result,
+                    version=marker.transaction_version,
+                    coordinator_epoch=marker.coordinator_epoch,
+                )
+                for marker in request.markers
                 for topic in marker.topics
+                for number in topic.partition_indexes
             ],
-        }
-
-    def _write(
-        self, marker: messages.WriteTxnMarkersRequestMarkers, place: tuple[str, int]
-    ) -> ErrorCode:
-        wanted = WantedMarker(
-            place=place,
-            producer_id=ProducerId(marker.producer_id),
-            epoch=marker.producer_epoch,
-            is_commit=marker.transaction_result,
-            version=marker.transaction_version,
-            coordinator_epoch=marker.coordinator_epoch,
+            lambda codes: reply.resolve(_marked(request, codes)),
         )
-        try:
-            if self._table.log(*place) is None:
-                return ErrorCode.unknown_topic_or_partition
-            self._store.transactions.markers.write_one(wanted)
-        except Exception as error:
-            return refusal(error).code
-        return ErrorCode.none
+        return reply
 
     # --- DescribeProducers ---------------------------------------------------------------------
 
@@ -128,7 +138,11 @@ class TransactionAdminHandler:
         try:
             log = self._table.log(topic, number)
             if log is None:
-                raise UnknownTopicError(topic)
+                absent = self._table.why_absent(topic, number)
+                return {"partition_index": number, "error_code": absent}
+            elsewhere = self._table.leader_refusal(log, _ANY_EPOCH)
+            if elsewhere is not None:
+                return {"partition_index": number, "error_code": elsewhere}
             producers = log.producers.listed()
         except Exception as error:
             code, message = refusal(error)
@@ -171,7 +185,13 @@ class TransactionAdminHandler:
                 "transactional_id": transactional_id,
                 "error_code": needs.DESCRIBE_TRANSACTIONS.code,
             }
-        found = self._store.transactions.find(transactional_id)
+        reason = self._transactions.refusal(transactional_id)
+        if reason is not None:
+            return {
+                "transactional_id": transactional_id,
+                "error_code": transaction_code(reason),
+            }
+        found = self._transactions.find(transactional_id)
         if found is None:
             return {
                 "transactional_id": transactional_id,
@@ -198,6 +218,8 @@ class TransactionAdminHandler:
     def list_transactions(
         self, context: RequestContext, request: messages.ListTransactionsRequest
     ) -> Response:
+        if self._transactions.is_loading:
+            return {"error_code": ErrorCode.coordinator_load_in_progress}
         wanted = {_STATES[name] for name in request.state_filters if name in _STATES}
         unknown = [name for name in request.state_filters if name not in _STATES]
         pattern = request.transactional_id_pattern
@@ -213,7 +235,7 @@ class TransactionAdminHandler:
                 return False
             return context.may(needs.LIST_TRANSACTIONS, found.transactional_id)
 
-        found = [metadata for metadata in self._store.transactions.all() if is_wanted(metadata)]
+        found = [metadata for metadata in self._transactions.all() if is_wanted(metadata)]
         if pattern:
             try:
                 matcher = TopicPattern(pattern)
@@ -232,3 +254,28 @@ class TransactionAdminHandler:
                 for metadata in found
             ],
         }
+
+
+def _marked(
+    request: messages.WriteTxnMarkersRequest, codes: Iterable[ErrorCode]
+) -> messages.WriteTxnMarkersResponseDict:
+    """The answer: a code for each partition, in the order of the request."""
+    following = iter(codes)
+    return {
+        "markers": [
+            {
+                "producer_id": marker.producer_id,
+                "topics": [
+                    {
+                        "name": topic.name,
+                        "partitions": [
+                            {"partition_index": number, "error_code": next(following)}
+                            for number in topic.partition_indexes
+                        ],
+                    }
+                    for topic in marker.topics
+                ],
+            }
+            for marker in request.markers
+        ]
+    }

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
 
+from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.error_codes import transaction_code
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.broker.security import access_table as needs
-from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX
-from cordwood.format.groups.group_offsets import group_partition
-from cordwood.log.store.store import Store
+from cordwood.log.rules.producer_state import VerificationGuard
 from cordwood.log.topics.committed_offsets import CommittedOffset, TopicPartition
 from cordwood.log.transactions.transaction_entry import Granted, Outcome
 from cordwood.log.transactions.transaction_metadata import (
     EPOCH_BUMPING_VERSION,
     ProducerIdentity,
 )
+from cordwood.log.transactions.transaction_requests import TransactionRequests
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import LeaderEpoch, Offset, ProducerId
@@ -30,18 +31,64 @@ _FIRST_WITH_LOADING: Final = 2  # earlier clients do not know that a coordinator
 _FIRST_ABORTABLE: Final = 4
 _FIRST_ADDING: Final = 5  # from here on the request adds the offsets to the transaction
 
+Place = tuple[str, int]
 _Codes = dict[TopicPartition, ErrorCode]
+
+
+OffsetsBegun = Callable[[Outcome, VerificationGuard | None], None]
+
+
+class OffsetsAdmission(Protocol):
+    """Asks the coordinator of a transaction whether offsets of a group may be committed in it."""
+
+    def begin(
+        self,
+        group_id: str,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        *,
+        client_version: int,
+        done: OffsetsBegun,
+    ) -> None:
+        """`done` gets the answer, by any thread, and the guard of the log, in a cluster."""
+        ...
+
+
+class SoleAdmission:
+    """The coordinator is in the same process: it holds a lease until the offsets are written."""
+
+    def __init__(self, transactions: TransactionRequests, place: Callable[[str], Place]) -> None:
+        """`place` gives the partition that has the offsets of a group."""
+        self._transactions = transactions
+        self._place = place
+
+    def begin(
+        self,
+        group_id: str,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        *,
+        client_version: int,
+        done: OffsetsBegun,
+    ) -> None:
+        self._transactions.begin_append(
+            transactional_id,
+            producer,
+            {self._place(group_id)},
+            client_version=client_version,
+            done=lambda outcome: done(outcome, None),
+        )
 
 
 class TransactionOffsetsHandler:
     """Commits offsets in transactions. Called in the control loop."""
 
     def __init__(
-        self, *, coordinator: GroupCoordinator, store: Store, offsets_topic_partitions: int
+        self, *, coordinator: GroupCoordinator, view: ClusterView, admission: OffsetsAdmission
     ) -> None:
         self._groups = coordinator
-        self._store = store
-        self._offsets_topic_partitions = offsets_topic_partitions
+        self._view = view
+        self._admission = admission
 
     def routes(self) -> list[Route]:
         return [
@@ -67,32 +114,27 @@ class TransactionOffsetsHandler:
             producer_id=ProducerId(request.producer_id), epoch=request.producer_epoch
         )
 
-        def begun(outcome: Outcome) -> None:
+        def begun(outcome: Outcome, guard: VerificationGuard | None) -> None:
             """Any thread."""
             if isinstance(outcome, Granted):
-                self._groups.scheduler.call_soon(lambda: commit(outcome))
+                self._groups.scheduler.call_soon(lambda: commit(outcome, guard))
             else:
                 refused = _verification_code(outcome, context.api_version)
                 reply.resolve(_answer(request, codes, refused))
 
-        def commit(granted: Granted) -> None:
-            lease = granted.lease
-            assert lease is not None
-
+        def commit(granted: Granted, guard: VerificationGuard | None) -> None:
             def appended(code: ErrorCode) -> None:
-                lease.release()
+                if granted.lease is not None:
+                    granted.lease.release()
                 reply.resolve(_answer(request, codes, _known(code, context.api_version)))
 
-            self._groups.keeper.commit(request.group_id, wanted, appended, producer)
+            self._groups.keeper.commit(request.group_id, wanted, appended, producer, guard)
 
-        topic = self._store.offsets_topic.find()
-        count = self._offsets_topic_partitions if topic is None else topic.partition_count
-        place = (CONSUMER_OFFSETS_TOPIC, group_partition(request.group_id, count))
         adds = context.api_version >= _FIRST_ADDING
-        self._store.transactions.begin_append(
+        self._admission.begin(
+            request.group_id,
             request.transactional_id,
             producer,
-            {place},
             client_version=EPOCH_BUMPING_VERSION if adds else 0,
             done=begun,
         )
@@ -133,7 +175,7 @@ class TransactionOffsetsHandler:
     ) -> ErrorCode:
         if not context.may(needs.TXN_OFFSET_COMMIT_TOPIC, name):
             return needs.TXN_OFFSET_COMMIT_TOPIC.code
-        topic = self._store.registry.find(name)
+        topic = self._view.topic(name)
         if topic is None or not 0 <= number < topic.partition_count:
             return ErrorCode.unknown_topic_or_partition
         group = self._groups.groups.get(request.group_id)
@@ -154,6 +196,7 @@ class TransactionOffsetsHandler:
         metadata_max = min(self._groups.config.offset_metadata_max_bytes, STRING_BYTES_MAX)
         wanted: dict[TopicPartition, CommittedOffset] = {}
         for topic in request.topics:
+            known = self._view.topic(topic.name)
             for partition in topic.partitions:
                 place = (topic.name, partition.partition_index)
                 metadata = partition.committed_metadata or ""
@@ -168,7 +211,7 @@ class TransactionOffsetsHandler:
                     leader_epoch=LeaderEpoch(partition.committed_leader_epoch),
                     metadata=metadata,
                     committed_ms=now_ms,
-                    topic_id=self._store.registry.id_of(topic.name),
+                    topic_id=None if known is None else known.topic_id,
                 )
         return wanted
 

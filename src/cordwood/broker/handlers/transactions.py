@@ -6,19 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final
 
+from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.error_codes import ErrorCode, refusal, transaction_code
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.broker.security import access_table as needs
-from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
+from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX
-from cordwood.format.groups.group_offsets import group_partition
-from cordwood.log.store.store import Store
-from cordwood.log.transactions.coordinator import TransactionCoordinator
 from cordwood.log.transactions.transaction_entry import Granted, Outcome
 from cordwood.log.transactions.transaction_metadata import (
     EPOCH_BUMPING_VERSION,
     ProducerIdentity,
 )
+from cordwood.log.transactions.transaction_requests import TransactionRequests
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.quantities import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId
 
@@ -44,23 +43,23 @@ class TransactionsHandler:
 
     def __init__(
         self,
-        store: Store,
-        offsets_topic_partitions: int,
-        closed_topics: frozenset[str] = frozenset(),
+        coordinator: TransactionRequests,
+        view: ClusterView,
         *,
-        allocate: Callable[[], ProducerId] | None = None,
+        offsets_place: Callable[[str], _Place],
+        allocate: Callable[[], ProducerId],
+        closed_topics: frozenset[str] = frozenset(),
     ) -> None:
         """Nobody may write to `closed_topics`, whatever the rules say.
 
-        `allocate` gives producer ids of the cluster; None: this broker is the whole cluster. A
-        member of a cluster does not coordinate transactions yet.
+        `offsets_place` gives the partition that has the offsets of a group. It creates their topic
+        if need be, and may raise. `allocate` gives producer ids that nobody has.
         """
         self._closed_topics = closed_topics
-        self._is_of_cluster = allocate is not None
-        self._allocate = store.producer_ids.allocate if allocate is None else allocate
-        self._store = store
-        self._coordinator: TransactionCoordinator = store.transactions
-        self._offsets_topic_partitions = offsets_topic_partitions
+        self._allocate = allocate
+        self._view = view
+        self._coordinator = coordinator
+        self._offsets_place = offsets_place
 
     def routes(self) -> list[Route]:
         return [
@@ -105,8 +104,6 @@ class TransactionsHandler:
             return self._idempotent()
         if not context.may(needs.INIT_PRODUCER_ID_TRANSACTION, transactional_id):
             return _initialised(needs.INIT_PRODUCER_ID_TRANSACTION.code)
-        if self._is_of_cluster:
-            return _initialised(ErrorCode.coordinator_not_available)
         expected = None
         if has_id:
             expected = _identity(request.producer_id, request.producer_epoch)
@@ -242,10 +239,16 @@ class TransactionsHandler:
                 client_version=client_version,
                 done=done,
                 verify_only=True,
+                is_brief=True,
             )
         else:
             self._coordinator.add_partitions(
-                transactional_id, producer, wanted, client_version=client_version, done=done
+                transactional_id,
+                producer,
+                wanted,
+                client_version=client_version,
+                done=done,
+                is_brief=not is_of_client,  # a broker asks about many transactions at once
             )
 
     def _refusal(
@@ -257,7 +260,7 @@ class TransactionsHandler:
             return need.code
         if name in self._closed_topics:
             return ErrorCode.invalid_topic_exception
-        topic = self._store.registry.find(name)
+        topic = self._view.topic(name)
         if topic is None or not 0 <= number < topic.partition_count:
             return ErrorCode.unknown_topic_or_partition
         return None
@@ -275,10 +278,9 @@ class TransactionsHandler:
         if not context.may(needs.ADD_OFFSETS_TO_TXN_GROUP, request.group_id):
             return {"error_code": needs.ADD_OFFSETS_TO_TXN_GROUP.code}
         try:
-            topic = self._store.offsets_topic.ensure(partitions=self._offsets_topic_partitions)
+            place = self._offsets_place(request.group_id)
         except Exception as error:
             return {"error_code": refusal(error).code}
-        place = (CONSUMER_OFFSETS_TOPIC, group_partition(request.group_id, topic.partition_count))
         knows_fencing = context.api_version >= _FIRST_FENCED
         reply = Deferred()
 

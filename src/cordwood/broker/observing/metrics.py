@@ -54,7 +54,7 @@ class BrokerMetrics:
             RequestCollector(broker),
             SecurityCollector(broker),
             ClusterCollector(broker),
-            StoreCollector(broker.store),
+            StoreCollector(broker.store, transactions=broker.transactions),
             TlsCollector(broker),
         )
         for collector in self._ours:

@@ -9,6 +9,7 @@ from cordwood.broker.security.authentication_events import AuthenticationCounts
 from cordwood.broker.security.client_quotas import QuotaCounts
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.log.store.store import Store
+from cordwood.log.transactions.transaction_requests import CoordinatedTransactions
 from cordwood.value_class import dataclass, field
 
 
@@ -60,6 +61,7 @@ class ObservedBroker:
     tls                    the listeners with TLS, by name
     hosts                  names that clients use for this broker
     cluster                the replicas of a member of a cluster; None: the broker is alone
+    transactions           those that are coordinated here; None: those of the store
     """
 
     store: Store
@@ -78,6 +80,7 @@ class ObservedBroker:
     limits: ObservedLimits | None = None
     audit: Callable[[], AuditCounts] | None = None
     cluster: Callable[[], ClusterFacts] | None = None
+    transactions: CoordinatedTransactions | None = None
 
 
 def groups_of(store: Store) -> list[GroupFacts]:

@@ -20,8 +20,8 @@ from cordwood.log.rules.duration_histogram import STEPS_S, HistogramView
 from cordwood.log.store.housekeeping import UpkeepStatus
 from cordwood.log.store.store import Store
 from cordwood.log.topics.log_directory import DirectoryStatus
-from cordwood.log.transactions.marker_writer import MarkerWriter
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
+from cordwood.log.transactions.transaction_requests import CoordinatedTransactions
 
 _PARTITION: Final = ("topic", "partition")
 
@@ -29,8 +29,15 @@ _PARTITION: Final = ("topic", "partition")
 class StoreCollector(Collector):
     """Reads the store for each scrape."""
 
-    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock | None = None,
+        transactions: CoordinatedTransactions | None = None,
+    ) -> None:
+        """`transactions` are those that a member of a cluster coordinates."""
         self._store = store
+        self._transactions: CoordinatedTransactions = transactions or store.transactions
         self._clock = SystemClock() if clock is None else clock
 
     def describe(self) -> Iterator[Metric]:
@@ -54,9 +61,9 @@ class StoreCollector(Collector):
         yield from cleaner_metrics(store.cleaner.status())
         yield from archive_metrics(store.archive_status())
         yield from transaction_metrics(
-            store.transactions.all(), store.directories.logs(), self._clock.now_ms()
+            self._transactions.all(), store.directories.logs(), self._clock.now_ms()
         )
-        yield from marker_metrics(store.transactions.markers)
+        yield from marker_metrics(self._transactions)
 
 
 def add_histogram(family: HistogramMetricFamily, labels: list[str], seen: HistogramView) -> None:
@@ -234,7 +241,7 @@ def transaction_metrics(
     yield from (states, oldest, lag)
 
 
-def marker_metrics(markers: MarkerWriter) -> Iterator[Metric]:
+def marker_metrics(markers: CoordinatedTransactions) -> Iterator[Metric]:
     unwritten = GaugeMetricFamily(
         "cordwood_transaction_unmarked_partitions",
         "Partitions whose transaction markers could not be written; they are tried again.",

@@ -11,8 +11,8 @@ from typing import Self
 
 from cordwood.broker.config.store_config import StoreConfig
 from cordwood.broker.processes.held_files import HeldFileSystem
-from cordwood.errors import ConfigError, StorageError
-from cordwood.format.transaction_records import TransactionState
+from cordwood.errors import ConfigError
+from cordwood.format.file_names import TRANSACTION_STATE_TOPIC
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.cluster_mark import refuse_cluster_directories
 from cordwood.log.store.store import Store, StoreSetup
@@ -22,14 +22,6 @@ from cordwood.log.topics.store_share import KEEPER, owner_of, worker_name
 from cordwood.storage.directory_lock import DirectoryLock, lock_directory
 from cordwood.storage.file_access import FileAccess
 from cordwood.storage.files import make_durable_directory
-
-_UNFINISHED = frozenset(
-    {
-        TransactionState.ONGOING,
-        TransactionState.PREPARE_COMMIT,
-        TransactionState.PREPARE_ABORT,
-    }
-)
 
 
 class HeldDirectories:
@@ -88,12 +80,16 @@ class HeldDirectories:
 
 
 def prepare_store(
-    directories: HeldDirectories, config: StoreConfig, defaults: TopicConfig
+    directories: HeldDirectories,
+    config: StoreConfig,
+    defaults: TopicConfig,
+    *,
+    has_transactions: bool,
 ) -> tuple[int, list[str]]:
     """Recover the store as a single process, and close it.
 
     Returns the epoch in which its partitions are led next, and its topics. Raises `ConfigError` for
-    what several processes cannot serve yet.
+    what several processes cannot serve yet: archives, and without `has_transactions` those.
     """
     _refuse_archives(directories, defaults)
     setup = StoreSetup(
@@ -104,7 +100,8 @@ def prepare_store(
         free_bytes_min=config.log_dir_free_bytes_min,
     )
     with Store(directories.paths, setup) as store:
-        _refuse_transactions(store)
+        if not has_transactions:
+            _refuse_transactions(store)
         store.producer_ids.allocate()  # from here on the file knows the ids of all logs
         latest = [log.epochs.current for log in store.directories.logs()]
         return max(latest, default=-1) + 1, store.topics(include_internal=True)
@@ -124,12 +121,11 @@ def _refuse_archives(directories: HeldDirectories, defaults: TopicConfig) -> Non
 
 
 def _refuse_transactions(store: Store) -> None:
-    open_ids = [
-        each.transactional_id for each in store.transactions.all() if each.state in _UNFINISHED
-    ]
-    if open_ids:
-        raise StorageError(
-            "several processes do not serve transactions yet, and these are not finished: "
-            f"{', '.join(open_ids[:10])}. Serve without --processes until they have ended, or "
-            "abort them with `cordwood transactions abort`"
+    if store.registry.find(TRANSACTION_STATE_TOPIC) is not None:
+        raise ConfigError(
+            "--processes",
+            "",
+            "several processes serve transactions only if they have a PLAINTEXT listener for each "
+            f"other and no authorizer, and {store.path} has transactions. Serve without "
+            "--processes",
         )

@@ -41,7 +41,8 @@ from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 
-OFFSETS_PARTITIONS: Final = 16  # of a new node, unless configured: groups spread over processes
+# Of internal topics, unless configured: groups and transactions are spread over processes.
+COORDINATOR_PARTITIONS: Final = 16
 
 # Sends a frame to all workers that have an image. Called in the order of what is told.
 Broadcast = Callable[[FrameKind, bytes], None]

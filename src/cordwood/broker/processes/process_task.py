@@ -4,7 +4,7 @@ import pickle
 from typing import Self
 
 from cordwood.broker.config.broker_config import BrokerConfig
-from cordwood.broker.config.listeners import Listener
+from cordwood.broker.config.listeners import Listener, SecurityProtocol
 from cordwood.broker.config.security_config import ListenerConfig, SecurityConfig
 from cordwood.broker.config.store_config import StoreConfig
 from cordwood.broker.observing.log_output import LogOutputConfig
@@ -25,6 +25,22 @@ class NodeConfig:
     store: StoreConfig
     topic_defaults: TopicConfig
     log_output: LogOutputConfig
+
+    @property
+    def peer_listener(self) -> str | None:
+        """The listener that workers use among each other, to end transactions.
+
+        None: they have no right to, or would have to authenticate; then transactions are not
+        served.
+        """
+        if self.security.access.has_authorizer:
+            return None
+        plain = (
+            each.name
+            for each in self.security.listeners
+            if each.protocol is SecurityProtocol.PLAINTEXT
+        )
+        return next(plain, None)
 
     def of_worker(self, index: int) -> Self:
         """The configuration of one process: its id and its ports are `index` above the node's."""

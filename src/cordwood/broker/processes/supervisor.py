@@ -14,15 +14,17 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Final, Self
 
 from cordwood.broker.cluster.keeper_link import FrameKind
 from cordwood.broker.cluster_identity import ClientListener
+from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.listeners import SecurityProtocol
 from cordwood.broker.net.acceptor import bound_socket
 from cordwood.broker.processes.directory_preparation import HeldDirectories, prepare_store
-from cordwood.broker.processes.keeper import OFFSETS_PARTITIONS, Keeper
+from cordwood.broker.processes.keeper import COORDINATOR_PARTITIONS, Keeper
 from cordwood.broker.processes.process_task import (
     PROCESSES_MAX,
     NodeConfig,
@@ -31,13 +33,19 @@ from cordwood.broker.processes.process_task import (
 )
 from cordwood.broker.processes.worker_process import WorkerProcess
 from cordwood.cluster.image.broker_image import Endpoint
-from cordwood.cluster.local.process_cluster import ProcessCluster, ProcessMember
+from cordwood.cluster.local.process_cluster import (
+    FEATURES,
+    TRANSACTION_FEATURES,
+    ProcessCluster,
+    ProcessMember,
+)
 from cordwood.errors import ConfigError, StorageError
-from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.log.partition.replica_role import OWNED
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.offsets_topic import OFFSETS_CONFIG
 from cordwood.log.topics.store_share import StoreShare, owner_of
+from cordwood.log.transactions.transaction_topic import TRANSACTIONS_CONFIG
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +108,10 @@ class Supervisor:
         config, count = self._config, self._count
         self._bind()
         directories = self._resources.enter_context(HeldDirectories(config.store))
-        epoch, topics = prepare_store(directories, config.store, config.topic_defaults)
+        has_transactions = config.peer_listener is not None
+        epoch, topics = prepare_store(
+            directories, config.store, config.topic_defaults, has_transactions=has_transactions
+        )
         directories.share(count, topics)
         self._resources.callback(directories.take_back)
         self.store = Store(
@@ -114,7 +125,7 @@ class Supervisor:
             ),
         )
         self._resources.callback(self.store.close)
-        self._create_offsets_topic()
+        self._create_internal_topics(has_transactions=has_transactions)
         self._keeper = Keeper(
             self.store,
             config,
@@ -122,6 +133,7 @@ class Supervisor:
                 [self._member(index) for index in range(count)],
                 owner_of=lambda topic, number: owner_of(topic, number, count),
                 first_epoch=epoch,
+                features={**FEATURES, **(TRANSACTION_FEATURES if has_transactions else {})},
             ),
             self._broadcast,
         )
@@ -142,17 +154,32 @@ class Supervisor:
             for listening in bound.values():
                 listening.close()
 
-    def _create_offsets_topic(self) -> None:
-        """Before there are groups: only the keeper creates topics."""
-        if self.store.registry.find(CONSUMER_OFFSETS_TOPIC) is None:
-            broker = self._config.broker
-            configured = broker.offsets_topic_num_partitions
-            is_default = configured == type(broker)().offsets_topic_num_partitions
-            self.store.registry.create(
-                CONSUMER_OFFSETS_TOPIC,
-                partitions=OFFSETS_PARTITIONS if is_default else configured,
-                config=OFFSETS_CONFIG,
+    def _create_internal_topics(self, *, has_transactions: bool) -> None:
+        """Before they are needed: only the keeper creates topics."""
+        broker, defaults = self._config.broker, BrokerConfig()
+        self._create(
+            CONSUMER_OFFSETS_TOPIC,
+            broker.offsets_topic_num_partitions,
+            defaults.offsets_topic_num_partitions,
+            OFFSETS_CONFIG,
+        )
+        if has_transactions:
+            self._create(
+                TRANSACTION_STATE_TOPIC,
+                broker.transaction_state_log_num_partitions,
+                defaults.transaction_state_log_num_partitions,
+                {
+                    **TRANSACTIONS_CONFIG,
+                    "segment.bytes": str(broker.transaction_state_log_segment_bytes),
+                },
             )
+
+    def _create(
+        self, topic: str, partitions: int, default: int, config: Mapping[str, object]
+    ) -> None:
+        if self.store.registry.find(topic) is None:
+            count = COORDINATOR_PARTITIONS if partitions == default else partitions
+            self.store.registry.create(topic, partitions=count, config=config)
 
     def _member(self, index: int) -> ProcessMember:
         worker = self._config.of_worker(index)

@@ -100,7 +100,12 @@ def _run(task: ProcessTask, news: KeeperNews, calls: KeeperCalls, ending: _Endin
         assemble=partial(
             assemble_process,
             ProcessPlace(
-                epoch=task.epoch, news=news, calls=calls, stop=ending.request, lost=ending.lost
+                epoch=task.epoch,
+                peer_listener=config.peer_listener or config.security.listeners[0].name,
+                news=news,
+                calls=calls,
+                stop=ending.request,
+                lost=ending.lost,
             ),
         ),
         listening={name: socket.socket(fileno=fd) for name, fd in task.listening.items()},

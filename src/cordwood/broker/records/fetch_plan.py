@@ -7,6 +7,7 @@ large it is, so that every consumer makes progress.
 
 import logging
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
@@ -300,8 +301,8 @@ def _aborted(
     """
     stop = stable if records.stop_offset is None else min(records.stop_offset, stable)
     found = log.source.aborted_transactions(Offset(start), stop)
-    pairs = ((transaction.producer_id, transaction.first_offset) for transaction in found)
-    return sorted(pairs, key=lambda pair: pair[1])
+    found.sort(key=attrgetter("first_offset"))
+    return [(transaction.producer_id, transaction.first_offset) for transaction in found]
 
 
 def _diverging(log: PartitionLog, part: FetchPartition) -> tuple[int, int] | None:

@@ -35,7 +35,9 @@ from cordwood.broker.records.produce_answers import encode_refusable
 from cordwood.broker.records.produce_lanes import ProduceLanes
 from cordwood.broker.records.transactional_produce import (
     Admission,
+    Beginnings,
     Verification,
+    VerifiesTransactions,
     client_version_of,
     first_sequence,
     has_transactional,
@@ -49,9 +51,9 @@ from cordwood.format.batch_header import CODEC_MASK, HEADER_SIZE
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.transactions.coordinator import TransactionCoordinator
+from cordwood.log.rules.producer_state import VerificationGuard
 from cordwood.log.transactions.transaction_entry import Outcome
-from cordwood.log.transactions.transaction_metadata import ProducerIdentity
+from cordwood.log.transactions.transaction_metadata import EPOCH_BUMPING_VERSION, ProducerIdentity
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.produce_request import (
     ProducedRecords,
@@ -132,11 +134,14 @@ class ProduceHandler:
         lanes: ProduceLanes,
         loop: EventLoop,
         long_work: Executor,
-        transactions: TransactionCoordinator,
+        transactions: VerifiesTransactions,
         quotas: ClientQuotas,
         closed_topics: frozenset[str] = frozenset(),
     ) -> None:
-        """Nobody may write to `closed_topics`, whatever the rules say."""
+        """Nobody may write to `closed_topics`, whatever the rules say.
+
+        `transactions` is replaced in a member of a cluster: coordinators are on any broker there.
+        """
         self._closed_topics = closed_topics
         self._quotas = quotas
         self._loop = loop
@@ -145,7 +150,7 @@ class ProduceHandler:
         self._syncs = syncs
         self._pending = pending
         self._lanes = lanes
-        self._transactions = transactions
+        self.transactions = transactions
 
     def start(self, connection: Connection, data: memoryview, begin: int, end: int) -> None:
         """Handle the request in ``data[begin:end]``, the short way if that is possible."""
@@ -184,9 +189,6 @@ class ProduceHandler:
         if request.acks not in _ACKS:
             _refuse_all(request, reply, ErrorCode.invalid_required_acks)
         elif has_transactional(request.parts):
-            if self._table.cluster is not None:  # nobody verifies it with its coordinator yet
-                _refuse_all(request, reply, ErrorCode.unsupported_version)
-                return request.acks
             self._take_transactional(request, answer, reply)
         else:
             self._append_all(request, answer, reply, None)
@@ -210,7 +212,7 @@ class ProduceHandler:
             _refuse_all(request, reply, need.code)
             return
         version = answer.header.api_version
-        begins = self._logs_to_begin_in(request, producer, answer)
+        begins = self._logs_to_begin_in(request, producer, answer, client_version_of(version))
         if not begins:
             self._append_all(request, answer, reply, Admission(api_version=version))
             return
@@ -226,7 +228,7 @@ class ProduceHandler:
             return lambda outcome: admitted(kept, outcome)
 
         verification = Verification(self._loop)
-        self._transactions.begin_append(
+        self.transactions.begin_append(
             request.transactional_id,
             producer,
             {(log.topic, log.partition) for log in begins},
@@ -238,10 +240,15 @@ class ProduceHandler:
             admitted(request, outcome)
 
     def _logs_to_begin_in(
-        self, request: ProduceRequest, producer: ProducerIdentity, answer: Answer
-    ) -> set[PartitionLog]:
+        self,
+        request: ProduceRequest,
+        producer: ProducerIdentity,
+        answer: Answer,
+        client_version: int,
+    ) -> Beginnings:
         """The logs of the request in which the transaction is not open yet, and may be."""
-        found: set[PartitionLog] = set()
+        found: dict[PartitionLog, VerificationGuard | None] = {}
+        is_of_cluster = self._table.cluster is not None
         for topic, partition, records in request.parts:
             with contextlib.suppress(CordwoodError):  # the append finds it again, and answers
                 log = self._table.log(topic, partition)
@@ -251,8 +258,15 @@ class ProduceHandler:
                     and is_transactional(records)
                     and self._refusal(answer, topic) is None
                     and not log.producers.is_in_transaction(producer.producer_id, producer.epoch)
+                    and self._table.append_refusal(log, request.acks) is None
                 ):
-                    found.add(log)
+                    found[log] = None
+                    if is_of_cluster:
+                        found[log] = log.producers.guard(
+                            producer.producer_id,
+                            producer.epoch,
+                            bumps_epochs=client_version >= EPOCH_BUMPING_VERSION,
+                        )
                     log.producers.await_sequence(
                         producer.producer_id, producer.epoch, first_sequence(records)
                     )

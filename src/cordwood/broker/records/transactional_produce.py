@@ -2,21 +2,26 @@
 
 A log lets a producer go on in a transaction that is open there. To begin one, the coordinator must
 agree: clients of version 2 add the partition by it, older ones must have added it before
-(KIP-890). Until the records are in, the coordinator keeps the transaction open, by a lease.
+(KIP-890). Until the records are in, the coordinator keeps the transaction open, by a lease. In a
+cluster it may be on another broker. Then the log has a guard, which the marker of a transaction
+that ends meanwhile takes away.
 
 Where the transaction before is still being completed, the request waits for that.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from types import MappingProxyType
+from typing import Final, Protocol
 
 from cordwood.broker.error_codes import transaction_code
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.format.batch_header import HEADER_SIZE, MAGIC, TRANSACTIONAL, decode_batch_header
 from cordwood.log.partition.client_batches import TransactionRules
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.transactions.transaction_entry import Granted, Lease, Outcome
+from cordwood.log.rules.producer_state import VerificationGuard
+from cordwood.log.transactions.transaction_entry import Done, Granted, Lease, Outcome
 from cordwood.log.transactions.transaction_machine import Refused
 from cordwood.log.transactions.transaction_metadata import (
     EPOCH_BUMPING_VERSION,
@@ -78,6 +83,24 @@ def producer_of(
     return ProducerIdentity(producer_id=producer_id, epoch=epoch)
 
 
+# Logs in which a transaction is to begin; in a cluster, with their guards.
+Beginnings = Mapping[PartitionLog, VerificationGuard | None]
+
+
+class VerifiesTransactions(Protocol):
+    """Asks the coordinator of a transaction, here or on another broker. Any thread."""
+
+    def begin_append(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: AbstractSet[tuple[str, int]],
+        *,
+        client_version: int,
+        done: Done,
+    ) -> None: ...
+
+
 class Admission:
     """What the coordinator said about one request. Belongs to the request.
 
@@ -91,20 +114,24 @@ class Admission:
         self,
         *,
         api_version: int,
-        begins: Collection[PartitionLog] = (),
+        begins: Beginnings = MappingProxyType({}),
         outcome: Outcome | None = None,
     ) -> None:
         self._lease: Lease | None = outcome.lease if isinstance(outcome, Granted) else None
         self.code = ErrorCode.none
-        self.begins: Collection[PartitionLog] = begins
+        self.begins = begins
         self.refused: Collection[PartitionLog] = ()
         self.starts_at_zero = api_version >= _FIRST_ADDING
         if isinstance(outcome, Refused):
             self.code = _code(outcome, api_version)
-            self.begins, self.refused = (), begins
+            self.begins, self.refused = {}, begins
 
     def rules_for(self, log: PartitionLog) -> TransactionRules:
-        return TransactionRules(may_begin=log in self.begins, starts_at_zero=self.starts_at_zero)
+        return TransactionRules(
+            may_begin=log in self.begins,
+            starts_at_zero=self.starts_at_zero,
+            guard=self.begins.get(log),
+        )
 
     def release(self) -> None:
         """The records are in their logs. Any thread."""

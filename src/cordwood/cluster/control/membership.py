@@ -19,17 +19,19 @@ NO_EPOCH: Final = -1
 #   kraft.version           0 static voters, 1 voters that can be changed (KIP-853). Observers
 #                           follow both.
 #   group.version           1 is KIP-848.
+#   transaction.version     1 flexible records of transactions, 2 an epoch for each (KIP-890).
 #   eligible.leader.replicas.version   1 is KIP-966.
 SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
     {
         "metadata.version": VersionRange(7, 30),
         "kraft.version": VersionRange(0, 1),
         "group.version": VersionRange(0, 1),
+        "transaction.version": VersionRange(0, 2),
         "eligible.leader.replicas.version": VersionRange(0, 1),
     }
 )
 # What Kafka 4.3 finalises by default when it formats a cluster, and this broker does not have.
-UNSUPPORTED_FEATURES: Final = ("share.version", "streams.version", "transaction.version")
+UNSUPPORTED_FEATURES: Final = ("share.version", "streams.version")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

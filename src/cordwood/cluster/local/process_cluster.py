@@ -24,6 +24,7 @@ from cordwood.value_class import dataclass
 
 # What all processes can do; see `membership` for what the names mean.
 FEATURES: Final[Mapping[str, int]] = MappingProxyType({"metadata.version": 30, "group.version": 1})
+TRANSACTION_FEATURES: Final[Mapping[str, int]] = MappingProxyType({"transaction.version": 2})
 _VERSIONS: Final = {RecordType.REGISTER_BROKER: 3, RecordType.PARTITION: 1}
 _EPOCH: Final = 1  # of the one controller there is
 
@@ -46,6 +47,7 @@ class ProcessCluster:
         *,
         owner_of: Callable[[str, int], int],
         first_epoch: int,
+        features: Mapping[str, int] = FEATURES,
     ) -> None:
         """`owner_of` gives the index of the member that has a partition.
 
@@ -57,7 +59,7 @@ class ProcessCluster:
         self._first_epoch = first_epoch
         self._topics: Mapping[str, TopicEntry] = {}
         self.image = NO_METADATA
-        self._apply(_feature_records(FEATURES))
+        self._apply(_feature_records(features))
 
     # --- processes ---------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.append_checks import BatchBytes, check_produced_batch
 from cordwood.log.rules.batch_group import BatchGroup, producer_facts
 from cordwood.log.rules.producer_entry import Duplicate
-from cordwood.log.rules.producer_state import AppendOrigin, MarkerFacts
+from cordwood.log.rules.producer_state import AppendOrigin, MarkerFacts, VerificationGuard
 from cordwood.quantities import INT32_MAX, NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
 from cordwood.value_class import dataclass
 
@@ -38,10 +38,12 @@ class TransactionRules:
 
     may_begin       the coordinator agreed that a transaction begins in this log
     starts_at_zero  an unknown producer must begin with sequence 0: transactions version 2
+    guard           that coordinator is on another broker: it agreed while the log had this guard
     """
 
     may_begin: bool
     starts_at_zero: bool
+    guard: VerificationGuard | None = None
 
 
 class ClientBatches:
@@ -181,13 +183,25 @@ class ClientBatches:
         )
         if (
             rules is not None
-            and not rules.may_begin
             and duplicate is None
             and batch.is_transactional
+            and not rules.may_begin
             and not states.is_in_transaction(batch.producer_id, batch.producer_epoch)
         ):
             raise UnverifiedTransactionError(batch.producer_id)
+        if rules is not None and duplicate is None and batch.is_transactional:
+            self._check_guard(batch, rules.guard)
         return duplicate
+
+    def _check_guard(self, batch: UnplacedBatch, guard: VerificationGuard | None) -> None:
+        """Refuse to begin a transaction that may have ended since its coordinator agreed."""
+        states = self._producers.states
+        if (
+            guard is not None
+            and not states.is_in_transaction(batch.producer_id, batch.producer_epoch)
+            and not states.is_guarded(batch.producer_id, guard)
+        ):
+            raise UnverifiedTransactionError(batch.producer_id)
 
     def append_of_coordinator(
         self,
@@ -196,11 +210,12 @@ class ClientBatches:
         *,
         wait: bool = True,
         led_in: LeaderEpoch | None = None,
+        guard: VerificationGuard | None = None,
     ) -> Offset:
         """Append a transactional batch of a group coordinator; return its base offset.
 
-        Such a batch has no sequence numbers. Only its epoch is checked. For `led_in` see
-        `append_batch`.
+        Such a batch has no sequence numbers. Only its epoch is checked, and its `guard`. For
+        `led_in` see `append_batch`.
         """
         now_ms = self._clock.now_ms()
         with self._holder.lock:
@@ -209,17 +224,28 @@ class ClientBatches:
                 self._holder.check_led_in(led_in)
             facts = producer_facts(batch, self._holder.state.end)
             self._producers.states.check(facts, origin=AppendOrigin.COORDINATOR)
+            self._check_guard(batch, guard)
             base = self._writer.write(data, batch, now_ms)
         if wait:
             self._promises.await_kept(Offset(base + batch.record_count))
         return base
 
     def end_transaction(
-        self, marker: MarkerFacts, *, transaction_version: int = 1, wait: bool = True
+        self,
+        marker: MarkerFacts,
+        *,
+        transaction_version: int = 1,
+        wait: bool = True,
+        led_in: LeaderEpoch | None = None,
     ) -> Offset:
         """Append the marker that ends a transaction; return its offset. See `append_marker`."""
-        data = _marker_batch(marker)
-        return self.append_marker(data, marker, transaction_version=transaction_version, wait=wait)
+        return self.append_marker(
+            _marker_batch(marker),
+            marker,
+            transaction_version=transaction_version,
+            wait=wait,
+            led_in=led_in,
+        )
 
     def append_marker(
         self,

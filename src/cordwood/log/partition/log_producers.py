@@ -13,7 +13,7 @@ from cordwood.log.partition.producer_snapshots import (
     write_snapshot,
 )
 from cordwood.log.partition.state_holder import StateHolder
-from cordwood.log.rules.producer_state import ProducerStates
+from cordwood.log.rules.producer_state import ProducerStates, VerificationGuard
 from cordwood.quantities import Offset, ProducerId, TimestampMs
 from cordwood.storage.segment_files import find_snapshots
 
@@ -93,6 +93,13 @@ class LogProducers:
         """A first batch asks the coordinator: see `ProducerStates.await_sequence`."""
         with self._holder.lock:
             self.states.await_sequence(producer_id, epoch, sequence)
+
+    def guard(
+        self, producer_id: ProducerId, epoch: int, *, bumps_epochs: bool
+    ) -> VerificationGuard:
+        """Before a coordinator elsewhere is asked: see `VerificationGuard`."""
+        with self._holder.lock:
+            return self.states.guard(producer_id, epoch, bumps_epochs=bumps_epochs)
 
     def open_transactions(self) -> list[ProducerSnapshotEntry]:
         """The producers that have an open transaction, in the order of their first offsets."""

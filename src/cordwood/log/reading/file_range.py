@@ -112,4 +112,6 @@ def _range_of(
         if not min_one_batch or end - position < header.size:
             return None
         length = header.size
+    if segment.is_archived:
+        file = segment.file_at(position, length)
     return FileRange(file=file, position=position, length=length, base_offset=header.base_offset)

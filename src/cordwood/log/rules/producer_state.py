@@ -49,6 +49,7 @@ __all__ = [
     "Duplicate",
     "MarkerFacts",
     "ProducerStates",
+    "VerificationGuard",
     "plan_stray_snapshots",
 ]
 
@@ -60,6 +61,7 @@ _LATE_TRANSACTION_GRACE_MS: Final = 5 * 60 * 1000
 _EPOCH_BUMPING_VERSION: Final = 2
 _START: Final = Offset(0)
 _AWAITED_MAX: Final = 1000  # producers; a batch of each waits for the coordinator, or did
+_GUARDS_MAX: Final = 10_000  # likewise, in a cluster
 
 
 class AppendOrigin(Enum):
@@ -83,6 +85,21 @@ class MarkerFacts:
     offset: Offset
     timestamp: TimestampMs
     is_abort: bool
+
+
+class VerificationGuard:
+    """A producer asks a coordinator on another broker whether it may begin a transaction here.
+
+    The answer counts only while the log still has this guard, by identity. A marker that comes in
+    between takes it away: then the answer is about a transaction that has ended (KIP-890). In
+    version 2 a marker with the epoch of the guard ends the transaction before, and leaves it.
+    """
+
+    __slots__ = ("bumps_epochs", "epoch")
+
+    def __init__(self, epoch: int, *, bumps_epochs: bool) -> None:
+        self.epoch = epoch
+        self.bumps_epochs = bumps_epochs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +133,7 @@ class ProducerStates:
         self._completed: dict[Offset, Offset] = {}
         # Of unknown producers: epoch, and the lowest sequence that asked to begin a transaction.
         self._awaited: dict[ProducerId, tuple[int, int]] = {}
+        self._guards: dict[ProducerId, VerificationGuard] = {}
 
     @property
     def producer_count(self) -> int:
@@ -188,6 +206,22 @@ class ProducerStates:
                 batch.producer_id, expected=sequence, got=batch.base_sequence
             )
 
+    def guard(
+        self, producer_id: ProducerId, epoch: int, *, bumps_epochs: bool
+    ) -> VerificationGuard:
+        """The guard of a producer that is about to ask a coordinator. See `VerificationGuard`."""
+        guard = self._guards.get(producer_id)
+        if guard is None or guard.epoch != epoch or guard.bumps_epochs is not bumps_epochs:
+            self._guards.pop(producer_id, None)
+            guard = self._guards[producer_id] = VerificationGuard(epoch, bumps_epochs=bumps_epochs)
+            if len(self._guards) > _GUARDS_MAX:
+                del self._guards[next(iter(self._guards))]
+        return guard
+
+    def is_guarded(self, producer_id: ProducerId, guard: VerificationGuard) -> bool:
+        """Whether no marker of the producer came since it got the guard."""
+        return self._guards.get(producer_id) is guard
+
     def update(self, batch: BatchFacts) -> None:
         """Record a batch that was written. Accepts any batch: a replayed log is never refused."""
         assert batch.producer_id >= 0, batch
@@ -196,6 +230,7 @@ class ProducerStates:
         if batch.is_transactional and producer.transaction_start is None:
             producer.transaction_start = batch.first_offset
             self._ongoing[batch.first_offset] = batch.producer_id
+            self._guards.pop(batch.producer_id, None)
         self.map_end_offset = Offset(batch.last_offset + 1)
 
     def advance_to(self, end_offset: Offset) -> None:
@@ -251,6 +286,9 @@ class ProducerStates:
         if marker.timestamp != NO_TIMESTAMP:
             producer.last_timestamp = marker.timestamp
         producer.transaction_start = None
+        guard = self._guards.get(marker.producer_id)
+        if guard is not None and not (guard.bumps_epochs and guard.epoch == marker.producer_epoch):
+            del self._guards[marker.producer_id]
         self.map_end_offset = Offset(marker.offset + 1)
         if first_offset is None:
             return None
@@ -383,6 +421,7 @@ class ProducerStates:
         self._ongoing.clear()
         self._completed.clear()
         self._awaited.clear()
+        self._guards.clear()
         self.map_end_offset = end_offset
         self.last_snapshot_offset = end_offset
 

@@ -14,9 +14,9 @@ last append counts as the time of that append, so that a producer whose clock is
 data forever. Records without timestamps count from the last append.
 
 The time of the last append is the date of the file, which may be wrong. If it is in the future, the
-appends to later segments bound it; if it is older than an earlier segment, that one does. If it is
-more than a day older than the records, and these are not from the future, the records are right: a
-copy of the files or a clock that was reset made the date.
+appends to later segments bound it; if it is older than an earlier segment, that one does, as long
+as that one exists. If it is more than a day older than the records, and these are not from the
+future, the records are right: a copy of the files or a clock that was reset made the date.
 
 The active segment is rolled and then deleted like any other; an empty one remains.
 

@@ -234,9 +234,7 @@ class Store:
             self.publisher,
             clock,
             lambda name: self._catalog.topics.get(name),  # noqa: PLW0108 (it is replaced)
-            lambda log: self.transactions.admit(
-                log, is_adopted=self.registry.is_adopted(log.topic)
-            ),
+            self._admit,
         )
         register_offline(offline, self.housekeeping)
         if setup.role.is_sole:  # else other brokers may coordinate them
@@ -253,6 +251,11 @@ class Store:
             refuse_after_fork(part, f"the store in {self.path}")
         if setup.has_housekeeping:
             self.housekeeping.start()
+
+    def _admit(self, log: PartitionLog) -> None:
+        """A partition came online late. In a cluster, coordinators elsewhere end transactions."""
+        if not self.is_of_cluster:
+            self.transactions.admit(log, is_adopted=self.registry.is_adopted(log.topic))
 
     def _abandon_opening(self) -> None:
         """Release what was opened so far. Safe to repeat."""

@@ -30,7 +30,7 @@ from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.latest_by_key import fold_records
-from cordwood.log.rules.producer_state import MarkerFacts
+from cordwood.log.rules.producer_state import MarkerFacts, VerificationGuard
 from cordwood.log.topics.offsets_table import (
     CommittedOffset,
     GroupOffsets,
@@ -94,6 +94,7 @@ class LedAppend(NamedTuple):
     partition: int
     first: Offset
     records: Sequence[GroupRecord]
+    producer_id: ProducerId | None = None  # whose transaction they are in
 
     @property
     def end(self) -> Offset:
@@ -189,10 +190,41 @@ class CommittedOffsets:
         """What was appended is on all replicas that count: it is the newest of its keys."""
         first = appended.first
         events = [
-            OffsetsEvent(Offset(first + index), key, value)
+            OffsetsEvent(Offset(first + index), key, value, appended.producer_id)
             for index, (key, value) in enumerate(appended.records)
         ]
         self._note(appended.topic, appended.partition, first, appended.end, events)
+
+    def append_pending_led(
+        self,
+        partition: int,
+        records: Sequence[GroupRecord],
+        *,
+        producer_id: ProducerId,
+        producer_epoch: int,
+        led_in: LeaderEpoch,
+        guard: VerificationGuard | None,
+    ) -> LedAppend:
+        """As `append_led`, for commits that count once the transaction of a producer does.
+
+        Raises `UnverifiedTransactionError` if that transaction may have ended: see `guard`.
+        """
+        topic, log = self._writable(partition, self._source.ensure())
+        data, batch = self._pending_batch(log, records, producer_id, producer_epoch)
+        first = log.batches.append_of_coordinator(
+            data, batch, wait=False, led_in=led_in, guard=guard
+        )
+        return LedAppend(topic, log, partition, first, records, producer_id)
+
+    def note_marker(
+        self, partition: int, at: Offset, producer_id: ProducerId, *, is_commit: bool
+    ) -> None:
+        """The marker of a transaction at `at` is committed: its offsets count, or are dropped."""
+        topic = self._source.find()
+        is_kept = self._coordinated is None or partition in self._coordinated
+        if topic is not None and is_kept:
+            event = OffsetsMarker(producer_id, is_commit=is_commit)
+            self._note(topic, partition, at, Offset(at + 1), [event])
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -287,6 +319,21 @@ class CommittedOffsets:
     ) -> None:
         """Append commits that count once the transaction of a producer does. Durable on return."""
         topic, log = self._writable(partition, self._source.ensure())
+        data, batch = self._pending_batch(log, records, producer_id, producer_epoch)
+        first = log.batches.append_of_coordinator(data, batch)
+        events = [
+            OffsetsEvent(Offset(first + index), key, value, producer_id)
+            for index, (key, value) in enumerate(records)
+        ]
+        self._note(topic, partition, first, Offset(first + len(records)), events)
+
+    def _pending_batch(
+        self,
+        log: PartitionLog,
+        records: Sequence[GroupRecord],
+        producer_id: ProducerId,
+        producer_epoch: int,
+    ) -> tuple[memoryview, UnplacedBatch]:
         now_ms = self._clock.now_ms()
         built = build_batch(
             [Record(value, key=key, timestamp_ms=now_ms) for key, value in records],
@@ -305,12 +352,7 @@ class CommittedOffsets:
             NO_SEQUENCE,
             True,
         )
-        first = log.batches.append_of_coordinator(built.data, batch)
-        events = [
-            OffsetsEvent(Offset(first + index), key, value, producer_id)
-            for index, (key, value) in enumerate(records)
-        ]
-        self._note(topic, partition, first, Offset(first + len(records)), events)
+        return built.data, batch
 
     def append_marker(
         self, partition: int, marker: MarkerFacts, *, transaction_version: int

@@ -24,53 +24,29 @@ The machine decides (`transaction_machine`), the table carries it out (`transact
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Final
 
 from cordwood.clock import Clock
-from cordwood.format.transaction_records import TopicPartition
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.transactions.marker_writer import MarkerWriter
 from cordwood.log.transactions.reconciliation import OpenTransaction
-from cordwood.log.transactions.transaction_config import TransactionConfig
-from cordwood.log.transactions.transaction_entry import Ask, Decide, Done, Outcome
+from cordwood.log.transactions.transaction_entry import Outcome
 from cordwood.log.transactions.transaction_journal import TransactionJournal
-from cordwood.log.transactions.transaction_machine import (
-    Decision,
-    Refusal,
-    Refused,
-    Unchanged,
-    decide_add,
-    decide_end,
-    decide_fence,
-    decide_init,
-    decide_verification,
-    is_timed_out,
-)
-from cordwood.log.transactions.transaction_metadata import (
-    EPOCH_BUMPING_VERSION,
-    ProducerIdentity,
-    TransactionMetadata,
-)
+from cordwood.log.transactions.transaction_machine import Refusal
+from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 from cordwood.log.transactions.transaction_recovery import admit_log, recover_transactions
+from cordwood.log.transactions.transaction_requests import TransactionRequests
 from cordwood.log.transactions.transaction_table import TransactionTable
 from cordwood.log.transactions.transaction_topic import TransactionTopic
-from cordwood.quantities import ProducerId, TimestampMs
+from cordwood.log.transactions.transaction_work import LocalWork
+from cordwood.quantities import ProducerId
 
 logger = logging.getLogger(__name__)
 
-WAIT_S: Final = 30.0  # clients give up a request after 30 s or more
 
-
-class TransactionCoordinator:
-    """Transactions of a store. Any thread may call it; nothing waits for the disk.
-
-    Answers come through `done`, at once in the caller's thread or later in another one. `done`
-    must return at once. `config` may be replaced at any time. A request that `gives_up` is refused
-    if markers that it waits for cannot be written now; others wait for the next tries.
-    """
+class TransactionCoordinator(TransactionRequests):
+    """Transactions of a store that is alone. Any thread may call it."""
 
     def __init__(
         self,
@@ -83,157 +59,21 @@ class TransactionCoordinator:
         has_threads: bool = True,
     ) -> None:
         """`find_log` returns None for a partition that was deleted, and may raise for others."""
-        self.config = TransactionConfig()
+        super().__init__(lambda ask: self._table.proceed([ask]), clock)
         self.markers = MarkerWriter(find_log, offsets, clock)
         self._topic = topic
-        self._clock = clock
-        self._table = TransactionTable(
-            journal=TransactionJournal(lambda id_: topic.log_of(id_, self.config)),
-            markers=self.markers,
-            new_producer_id=new_producer_id,
-            clock=clock,
-            has_threads=has_threads,
-        )
+
+        def make_work(table: TransactionTable[LocalWork]) -> LocalWork:
+            return LocalWork(
+                table,
+                journal=TransactionJournal(lambda id_: topic.log_of(id_, self.config)),
+                markers=self.markers,
+                new_producer_id=new_producer_id,
+                has_threads=has_threads,
+            )
+
+        self._table = TransactionTable(clock, make_work)
         self._next_abort_s = self._next_expiry_s = clock.monotonic()
-
-    # --- requests ----------------------------------------------------------------------------
-
-    def init_producer(
-        self,
-        transactional_id: str,
-        *,
-        timeout_ms: int,
-        expected: ProducerIdentity | None,
-        done: Done,
-        gives_up: bool = False,
-    ) -> None:
-        """Give a producer its id and epoch, after the transaction of an earlier one is aborted."""
-        if not 0 < timeout_ms <= self.config.max_timeout_ms:
-            done(Refused(Refusal.INVALID_TRANSACTION_TIMEOUT))
-            return
-        self._ask(
-            transactional_id,
-            lambda current, now_ms, fresh_id: decide_init(
-                current,
-                transactional_id,
-                expected=expected,
-                timeout_ms=timeout_ms,
-                now_ms=now_ms,
-                fresh_id=fresh_id,
-            ),
-            done,
-            gives_up=gives_up,
-        )
-
-    def add_partitions(
-        self,
-        transactional_id: str,
-        producer: ProducerIdentity,
-        partitions: AbstractSet[TopicPartition],
-        *,
-        client_version: int,
-        done: Done,
-    ) -> None:
-        """Make partitions part of the transaction, which begins if it has not."""
-        self._ask(
-            transactional_id,
-            lambda current, now_ms, _: decide_add(
-                current, producer, partitions, client_version=client_version, now_ms=now_ms
-            ),
-            done,
-        )
-
-    def begin_append(
-        self,
-        transactional_id: str,
-        producer: ProducerIdentity,
-        partitions: AbstractSet[TopicPartition],
-        *,
-        client_version: int,
-        done: Done,
-        verify_only: bool = False,
-        gives_up: bool = False,
-    ) -> None:
-        """Allow an append to partitions. `done` gets a lease, to be released after the append.
-
-        Clients of version 2 add the partitions by it; older ones must have added them before.
-        """
-        adds = not verify_only and (
-            client_version >= EPOCH_BUMPING_VERSION or not self.config.verifies_partitions
-        )
-
-        def decide(
-            current: TransactionMetadata | None, now_ms: TimestampMs, _: ProducerId | None
-        ) -> Decision:
-            if adds:
-                return decide_add(
-                    current, producer, partitions, client_version=client_version, now_ms=now_ms
-                )
-            return decide_verification(current, producer, partitions)
-
-        self._ask(transactional_id, decide, done, takes_lease=True, gives_up=gives_up)
-
-    def end(
-        self,
-        transactional_id: str,
-        producer: ProducerIdentity,
-        *,
-        is_commit: bool,
-        client_version: int,
-        done: Done,
-    ) -> None:
-        """Commit or abort. `done` is called when the decision is durable, before the markers."""
-        self._ask(
-            transactional_id,
-            lambda current, now_ms, fresh_id: decide_end(
-                current,
-                producer,
-                is_commit=is_commit,
-                client_version=client_version,
-                now_ms=now_ms,
-                fresh_id=fresh_id,
-            ),
-            done,
-        )
-
-    def abort(self, transactional_id: str, done: Done) -> None:
-        """Abort the open transaction of an id and fence its producer."""
-        self._ask(transactional_id, _decide_abort, done, is_fencing=True)
-
-    def settle(self, transactional_id: str, done: Done) -> None:
-        """Call `done` once no transaction of the id is being completed, or its markers fail."""
-
-        def decide(
-            current: TransactionMetadata | None, _now: TimestampMs, _id: ProducerId | None
-        ) -> Decision:
-            if current is None:
-                return Refused(Refusal.INVALID_PRODUCER_ID_MAPPING)
-            if current.is_prepared:
-                return Refused(Refusal.CONCURRENT_TRANSACTIONS)
-            return Unchanged(current.identity)
-
-        self._ask(transactional_id, decide, done, gives_up=True)
-
-    def _ask(
-        self,
-        transactional_id: str,
-        decide: Decide,
-        done: Done,
-        *,
-        takes_lease: bool = False,
-        is_fencing: bool = False,
-        gives_up: bool = False,
-    ) -> None:
-        ask = Ask(
-            transactional_id=transactional_id,
-            decide=decide,
-            done=done,
-            deadline_s=self._clock.monotonic() + WAIT_S,
-            takes_lease=takes_lease,
-            is_fencing=is_fencing,
-            gives_up=gives_up,
-        )
-        self._table.proceed([ask])
 
     # --- looking -----------------------------------------------------------------------------
 
@@ -244,6 +84,22 @@ class TransactionCoordinator:
     def all(self) -> list[TransactionMetadata]:
         """The state of all ids, in order."""
         return self._table.all()
+
+    def refusal(self, transactional_id: str) -> Refusal | None:
+        """Never one: a store that is alone coordinates all ids."""
+        return None
+
+    @property
+    def is_loading(self) -> bool:
+        return False  # it was loaded before anyone could ask
+
+    @property
+    def unwritten_count(self) -> int:
+        return self.markers.unwritten_count
+
+    @property
+    def failure_count(self) -> int:
+        return self.markers.failure_count
 
     @contextmanager
     def still(self) -> Iterator[None]:
@@ -265,7 +121,7 @@ class TransactionCoordinator:
         if now_s >= self._next_abort_s:
             self._next_abort_s = now_s + self.config.abort_interval_ms / 1000
             for transactional_id in self._table.timed_out():
-                self._ask(transactional_id, _decide_time_out, _ignore, is_fencing=True)
+                self.abort_late(transactional_id, _ignore)
         if now_s >= self._next_expiry_s:
             self._next_expiry_s = now_s + self.config.expiry_interval_ms / 1000
             count = self._table.forget_expired(self.config.id_expiration_ms)
@@ -308,22 +164,6 @@ class TransactionCoordinator:
         Unless `finishes`, nothing more is written, as in a crash.
         """
         self._table.close(finishes=finishes)
-
-
-def _decide_abort(
-    current: TransactionMetadata | None, now_ms: TimestampMs, fresh_id: ProducerId | None
-) -> Decision:
-    if current is None:
-        return Refused(Refusal.INVALID_PRODUCER_ID_MAPPING)
-    return decide_fence(current, now_ms=now_ms, fresh_id=fresh_id)
-
-
-def _decide_time_out(
-    current: TransactionMetadata | None, now_ms: TimestampMs, fresh_id: ProducerId | None
-) -> Decision:
-    if current is None or not is_timed_out(current, now_ms=now_ms):
-        return Refused(Refusal.INVALID_TXN_STATE)
-    return decide_fence(current, now_ms=now_ms, fresh_id=fresh_id)
 
 
 def _ignore(_outcome: Outcome) -> None:

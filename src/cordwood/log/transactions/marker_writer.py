@@ -21,6 +21,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.transactions.log_syncs import LogSyncs
+from cordwood.log.transactions.transaction_entry import TransactionEntry
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 from cordwood.quantities import Offset, ProducerId
 from cordwood.value_class import dataclass
@@ -55,6 +56,15 @@ def markers_of(
         )
         for place in sorted(places)
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkerRound:
+    """The markers that a prepared transaction still needs. `entry` is the table's."""
+
+    entry: TransactionEntry
+    metadata: TransactionMetadata
+    wanted: list[WantedMarker]
 
 
 class MarkerWriter:

@@ -33,13 +33,14 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.appended import Appended
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.topic import Topic
-from cordwood.log.transactions.coordinator import WAIT_S, TransactionCoordinator
+from cordwood.log.transactions.coordinator import TransactionCoordinator
 from cordwood.log.transactions.transaction_entry import Done, Granted, Lease, Outcome
 from cordwood.log.transactions.transaction_machine import Refusal
 from cordwood.log.transactions.transaction_metadata import (
     EPOCH_BUMPING_VERSION,
     ProducerIdentity,
 )
+from cordwood.log.transactions.transaction_requests import WAIT_S
 from cordwood.quantities import Offset
 
 logger = logging.getLogger(__name__)

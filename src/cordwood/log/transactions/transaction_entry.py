@@ -35,6 +35,7 @@ class Ask:
     takes_lease   the transaction stays open until the lease is released
     deadline_s    when it is refused if it still waits, by the monotonic clock
     gives_up      it is refused if markers that it waits for cannot be written now
+    is_brief      it does not wait for markers: another broker sends it again
     """
 
     transactional_id: str
@@ -43,6 +44,7 @@ class Ask:
     deadline_s: float
     takes_lease: bool = False
     gives_up: bool = False
+    is_brief: bool = False
     is_fencing: bool = False  # it wants the transaction aborted, and nothing after that
     fresh_id: ProducerId | None = None
 
@@ -52,12 +54,14 @@ class TransactionEntry:
 
     metadata   what counts; None while the first record of the id is written
     pending    what is being written; until then nobody else is heard
+    asker      the request that waits for that
     leases     appends under way that belong to the open transaction: no marker before they end
     waiters    requests that wait for `pending`, or for the markers
     unmarked   partitions of a prepared transaction that have no marker yet
     """
 
     __slots__ = (
+        "asker",
         "has_failed",
         "leases",
         "metadata",
@@ -70,6 +74,7 @@ class TransactionEntry:
     def __init__(self, metadata: TransactionMetadata | None = None) -> None:
         self.metadata = metadata
         self.pending: TransactionMetadata | None = None
+        self.asker: Ask | None = None
         self.leases = 0
         self.waiters: deque[Ask] = deque()
         self.unmarked: frozenset[TopicPartition] = frozenset()

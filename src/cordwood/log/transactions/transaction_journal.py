@@ -5,7 +5,7 @@ that must be durable before anyone acts on them share one sync; if none must, th
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from cordwood.errors import CordwoodError, LogClosedError, LogError, RecordTooLargeError
@@ -39,6 +39,31 @@ class JournalEntry:
     written: Written | None = None
 
 
+class JournalGroup:
+    """Records that are appended together, each a batch of its own.
+
+    entries  those that are in `batches`, in the same order
+    refused  those that cannot be encoded, and why
+    """
+
+    __slots__ = ("batches", "entries", "refused")
+
+    def __init__(self, entries: Iterable[JournalEntry]) -> None:
+        self.batches = BatchGroup()
+        self.entries: list[JournalEntry] = []
+        self.refused: list[tuple[JournalEntry, Exception]] = []
+        # Not the limit of the topic: a transaction that cannot be written cannot be ended.
+        style = BatchStyle(bytes_max=INT32_MAX)
+        for entry in entries:
+            try:
+                built = build_batch([_record(entry)], entry.at_ms, style)
+            except Exception as error:  # the other entries are not concerned
+                self.refused.append((entry, error))
+                continue
+            self.batches.add(built.data, UnplacedBatch(built.size, 1, built.max_timestamp))
+            self.entries.append(entry)
+
+
 class TransactionJournal:
     """Appends entries to the topic. Called by one thread at a time."""
 
@@ -66,20 +91,13 @@ class TransactionJournal:
     def _write(
         self, log: PartitionLog, entries: list[JournalEntry], results: list[Callable[[], None]]
     ) -> None:
-        group, grouped = BatchGroup(), list[JournalEntry]()
-        # Not the limit of the topic: a transaction that cannot be written cannot be ended.
-        style = BatchStyle(bytes_max=INT32_MAX)
-        for entry in entries:
-            try:
-                built = build_batch([_record(entry)], entry.at_ms, style)
-            except Exception as error:  # the other entries are not concerned
-                _note(results, entry, error)
-                continue
-            group.add(built.data, UnplacedBatch(built.size, 1, built.max_timestamp))
-            grouped.append(entry)
+        group = JournalGroup(entries)
+        for entry, error in group.refused:
+            _note(results, entry, error)
+        grouped = group.entries
         if not grouped:
             return
-        answers = log.batches.append_group(group)
+        answers = log.batches.append_group(group.batches)
         failure: Exception | None = None
         if any(entry.written is not None for entry in grouped):
             ends = [Offset(at + 1) for at in answers if not isinstance(at, Exception)]
@@ -106,10 +124,11 @@ def _note(results: list[Callable[[], None]], entry: JournalEntry, error: Excepti
             error,
         )
     if entry.written is not None:
-        results.append(partial(entry.written, None if error is None else _reason(error)))
+        results.append(partial(entry.written, None if error is None else refusal_to_write(error)))
 
 
-def _reason(error: Exception) -> Refusal:
+def refusal_to_write(error: Exception) -> Refusal:
+    """What the producer is told if a record could not be written."""
     if isinstance(error, LogClosedError):
         return Refusal.COORDINATOR_NOT_AVAILABLE
     if isinstance(error, RecordTooLargeError):

@@ -52,6 +52,7 @@ class Refusal(Enum):
     TRANSACTION_ABORTABLE = "the partition is not part of the transaction"
     INVALID_TRANSACTION_TIMEOUT = "the timeout of the transaction is not in the allowed range"
     COORDINATOR_NOT_AVAILABLE = "the coordinator is stopping, or has too much to do"
+    COORDINATOR_LOAD_IN_PROGRESS = "the coordinator reads its log; try again"
     NOT_COORDINATOR = "the state of the transaction could not be written"
     UNKNOWN_SERVER_ERROR = "the state of the transaction is too large"
     TOO_MANY_PARTITIONS = (

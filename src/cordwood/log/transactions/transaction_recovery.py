@@ -25,6 +25,7 @@ from cordwood.log.transactions.transaction_entry import TransactionEntry
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 from cordwood.log.transactions.transaction_table import TransactionTable
 from cordwood.log.transactions.transaction_topic import read_transactions
+from cordwood.log.transactions.transaction_work import LocalWork
 from cordwood.quantities import TimestampMs
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ _PAUSE_S: Final = 0.02  # a change of an id takes as long as a sync
 
 
 def recover_transactions(
-    table: TransactionTable,
+    table: TransactionTable[LocalWork],
     loaded: Sequence[TransactionMetadata],
     logs: Sequence[PartitionLog],
     *,
@@ -53,10 +54,11 @@ def recover_transactions(
     _raise_epoch(table, logs)
     entries = table.load(loaded)
     prepared = [entry for entry in entries if entry.metadata and entry.metadata.is_prepared]
-    table.write_markers(prepared)
+    table.work.write_markers(prepared)
     reported: list[OpenTransaction] = []
     if is_whole:
-        reported = _reconcile(table, entries, _open_in(logs, is_adopted), markers, now_ms)
+        found = _open_in(logs, is_adopted)
+        reported = _reconcile(table, entries, found, markers, now_ms)
     else:
         logger.error(
             "%s cannot be read as a whole: transactions that are open in logs stay open until it "
@@ -71,7 +73,7 @@ def recover_transactions(
 
 
 def admit_log(
-    table: TransactionTable,
+    table: TransactionTable[LocalWork],
     log: PartitionLog,
     *,
     is_adopted: bool,
@@ -97,12 +99,14 @@ def admit_log(
     raise OSError(errno.EBUSY, "the transactional ids of its transactions are busy", log.name)
 
 
-def _plans(table: TransactionTable, found: Sequence[OpenTransaction]) -> list[Reconciliation]:
+def _plans(
+    table: TransactionTable[LocalWork], found: Sequence[OpenTransaction]
+) -> list[Reconciliation]:
     return plan_reconciliation({known.producer_id: known for known in table.all()}, found)
 
 
 def _end_late(
-    table: TransactionTable, log: PartitionLog, plan: Reconciliation, now_ms: TimestampMs
+    table: TransactionTable[LocalWork], log: PartitionLog, plan: Reconciliation, now_ms: TimestampMs
 ) -> bool:
     """Carry out one plan; False if it has to be made again."""
     if isinstance(plan, Report):
@@ -123,7 +127,7 @@ def _end_late(
     return True
 
 
-def _raise_epoch(table: TransactionTable, logs: Sequence[PartitionLog]) -> None:
+def _raise_epoch(table: TransactionTable[LocalWork], logs: Sequence[PartitionLog]) -> None:
     """The epoch in markers must not be lower than in any log."""
     epochs = (producer.coordinator_epoch for log in logs for producer in log.producers.listed())
     table.coordinator_epoch = max((table.coordinator_epoch, *epochs))
@@ -145,7 +149,7 @@ def _open_in(
 
 
 def _reconcile(
-    table: TransactionTable,
+    table: TransactionTable[LocalWork],
     entries: Sequence[TransactionEntry],
     found: Sequence[OpenTransaction],
     markers: MarkerWriter,
@@ -163,7 +167,7 @@ def _reconcile(
         else:
             wanted.append(_marker(plan, table.coordinator_epoch))
     failures = markers.write(wanted)
-    table.owe(marker for marker in wanted if marker.place in failures)
+    table.work.owe(marker for marker in wanted if marker.place in failures)
     return reported
 
 

@@ -12,13 +12,14 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from cordwood.clock import Clock
 from cordwood.format.transaction_records import TopicPartition, TransactionState
-from cordwood.log.transactions.marker_writer import MarkerWriter, WantedMarker, markers_of
+from cordwood.log.transactions.marker_writer import MarkerRound, markers_of
 from cordwood.log.transactions.state_budget import StateBudget
 from cordwood.log.transactions.transaction_entry import (
     WAITERS_MAX,
@@ -28,7 +29,7 @@ from cordwood.log.transactions.transaction_entry import (
     Outcome,
     TransactionEntry,
 )
-from cordwood.log.transactions.transaction_journal import JournalEntry, TransactionJournal
+from cordwood.log.transactions.transaction_journal import JournalEntry
 from cordwood.log.transactions.transaction_machine import (
     Change,
     NeedsProducerId,
@@ -40,59 +41,59 @@ from cordwood.log.transactions.transaction_machine import (
     is_expired,
     is_timed_out,
 )
-from cordwood.log.transactions.transaction_metadata import (
-    EPOCH_BUMPING_VERSION,
-    ProducerIdentity,
-    TransactionMetadata,
-)
-from cordwood.log.transactions.work_queue import WorkQueue
-from cordwood.quantities import ProducerId, TimestampMs
+from cordwood.log.transactions.transaction_metadata import ProducerIdentity, TransactionMetadata
+from cordwood.log.transactions.transaction_work import TransactionWork
+from cordwood.quantities import TimestampMs
 from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 
+Work = TypeVar("Work", bound=TransactionWork)
+
 _FENCED_LINE_S: Final = 10.0  # between two lines about fenced producers of one id
 
 
-class TransactionTable:
-    """All transactional ids of a store. Any thread may call it; nothing waits for the disk.
+class TransactionTable(Generic[Work]):
+    """Transactional ids: all of a store, or, in a cluster, those of one partition of the topic.
+
+    Any thread may call it; nothing waits for the disk.
 
     coordinator_epoch  goes into every marker; it must not be lower than in any log
     """
 
     def __init__(
         self,
-        *,
-        journal: TransactionJournal,
-        markers: MarkerWriter,
-        new_producer_id: Callable[[], ProducerId],
         clock: Clock,
-        has_threads: bool,
+        make_work: Callable[["TransactionTable[Work]"], Work],
+        *,
+        lock: "threading.Lock | None" = None,
+        budget: StateBudget | None = None,
+        coordinator_epoch: int = 0,
+        is_replicated: bool = False,
     ) -> None:
-        self.coordinator_epoch = 0
-        self._markers = markers
-        self._new_producer_id = new_producer_id
+        """Tables that have a `budget` together also have a `lock` together.
+
+        If it `is_replicated`, every change is written before anyone acts on it, except the
+        completion of a transaction: nobody can make good from the logs what is lost.
+        """
+        self.coordinator_epoch = coordinator_epoch
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = lock or threading.Lock()
         self._entries: dict[str, TransactionEntry] = {}
-        self.budget = StateBudget(clock)
-        self._owed: list[WantedMarker] = []  # of transactions that no id has
-        self._is_closed = False
+        self.budget = budget or StateBudget(clock)
+        self._is_replicated = is_replicated
+        self._closed: Refused | None = None
         self._working = threading.Lock()
-        self._journal_queue = WorkQueue(
-            "cordwood-transaction-log", journal.write, has_thread=has_threads
-        )
-        self._marker_queue: WorkQueue[TransactionEntry] = WorkQueue(
-            "cordwood-markers", self.write_markers, has_thread=has_threads
-        )
-        self._id_queue: WorkQueue[Ask] = WorkQueue(
-            "cordwood-transaction-ids", self._give_ids, has_thread=has_threads
-        )
+        self.work = make_work(self)
 
     @property
     def still(self) -> AbstractContextManager[object]:
         """While it is held, nothing is decided, and nobody gets a lease."""
         return self._lock
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed is not None
 
     # --- looking -----------------------------------------------------------------------------
 
@@ -124,20 +125,21 @@ class TransactionTable:
 
     def _step(self, ask: Ask) -> Outcome | None:
         """The answer, or None if it comes later. Holds the lock."""
-        if self._is_closed:
-            return Refused(Refusal.COORDINATOR_NOT_AVAILABLE)
+        if self._closed is not None:
+            return self._closed
         entry = self._entries.get(ask.transactional_id)
         if entry is not None and entry.pending is not None:
             return self._park(entry, ask)
         metadata = None if entry is None else entry.metadata
         decision = ask.decide(metadata, self._clock.now_ms(), ask.fresh_id)
         if isinstance(decision, NeedsProducerId):
-            self._id_queue.put(ask)
+            self.work.give_id(ask)
             return None
         if isinstance(decision, Refused):
             if decision.reason is Refusal.PRODUCER_FENCED and entry is not None:
                 self._tell_fenced(entry)
-            if decision.reason is Refusal.CONCURRENT_TRANSACTIONS and entry is not None:
+            is_concurrent = decision.reason is Refusal.CONCURRENT_TRANSACTIONS
+            if is_concurrent and entry is not None and not ask.is_brief:
                 return self._park(entry, ask)
             return decision
         if isinstance(decision, Change) and not self.budget.allows(metadata, decision.new):
@@ -146,8 +148,9 @@ class TransactionTable:
             entry = self._entries[ask.transactional_id] = TransactionEntry()
         if isinstance(decision, Unchanged):
             return self._grant(entry, ask, decision.identity)
-        if decision.is_durable:
+        if decision.is_durable or self._is_replicated:
             entry.pending = decision.new
+            entry.asker = ask
             self.write(decision.new, partial(self._written, entry, ask, decision))
             return None
         self.install(entry, decision.new)
@@ -170,12 +173,12 @@ class TransactionTable:
 
     def _retry_markers(self, entry: TransactionEntry) -> None:
         entry.has_failed = False
-        self._marker_queue.put(entry)
+        self.work.mark(entry)
 
     def write(
         self, new: TransactionMetadata, written: Callable[[Refusal | None], None] | None = None
     ) -> None:
-        self._journal_queue.put(
+        self.work.write(
             JournalEntry(
                 transactional_id=new.transactional_id,
                 value=new,
@@ -195,8 +198,11 @@ class TransactionTable:
         outcome: Outcome | None = None
         with self._lock:
             assert entry.pending is decision.new, entry.pending
-            entry.pending = None
-            if reason is not None:
+            is_awaited = entry.asker is ask  # else it was answered: see `retry`
+            entry.pending = entry.asker = None
+            if self._closed is not None and self._is_replicated:
+                outcome = self._closed  # the next coordinator decides, by what was replicated
+            elif reason is not None:
                 outcome = Refused(reason)
                 if entry.metadata is None:
                     del self._entries[ask.transactional_id]
@@ -210,14 +216,14 @@ class TransactionTable:
                         decision.new.epoch - 1,
                         "it timed out" if ask.is_fencing else "another producer has its id",
                     )
-                if self._is_closed and decision.is_fence:
-                    outcome = Refused(Refusal.COORDINATOR_NOT_AVAILABLE)  # no markers any more
+                if self._closed is not None and decision.is_fence:
+                    outcome = self._closed  # no markers any more
                 elif decision.is_fence and not ask.is_fencing:
-                    outcome = self._park(entry, ask)
+                    outcome = self._park(entry, ask) if is_awaited else None
                 else:
                     outcome = self._grant(entry, ask, decision.new.identity_after_end)
             waiters = self._settled(entry)
-        if outcome is not None:
+        if outcome is not None and is_awaited:
             ask.done(outcome)
         self.proceed(waiters)
 
@@ -227,7 +233,7 @@ class TransactionTable:
         entry.metadata = new
         entry.unmarked = new.partitions if new.is_prepared else frozenset()
         if new.is_prepared and not entry.leases:
-            self._marker_queue.put(entry)
+            self.work.mark(entry)
 
     def _settled(self, entry: TransactionEntry) -> list[Ask]:
         """The requests that need not wait any more. Holds the lock."""
@@ -244,41 +250,36 @@ class TransactionTable:
             entry.leases -= 1
             assert entry.leases >= 0
             if not entry.leases and entry.metadata is not None and entry.metadata.is_prepared:
-                self._marker_queue.put(entry)
+                self.work.mark(entry)
         self.work_here()
-
-    def _give_ids(self, asks: list[Ask]) -> None:
-        """In a thread of its own: reserving ids touches the disk."""
-        for ask in asks:
-            try:
-                ask.fresh_id = self._new_producer_id()
-            except Exception as error:
-                logger.error("no producer id for %s: %s", ask.transactional_id, error)
-                ask.done(Refused(Refusal.COORDINATOR_NOT_AVAILABLE))
-                continue
-            self.proceed([ask])
 
     # --- markers -----------------------------------------------------------------------------
 
-    def write_markers(self, entries: list[TransactionEntry]) -> None:
-        wanted: list[WantedMarker] = []
-        prepared: list[tuple[TransactionEntry, TransactionMetadata]] = []
+    def unmarked(self, entries: Iterable[TransactionEntry]) -> list[MarkerRound]:
+        """The markers that are to be written, of those whose transaction is prepared."""
+        rounds: list[MarkerRound] = []
         with self._lock:
-            owed, self._owed = self._owed, []
-            wanted += owed
             for entry in entries:
                 metadata = entry.metadata
-                if metadata is not None and metadata.is_prepared:
+                if metadata is not None and metadata.is_prepared and self._may_mark:
                     entry.has_failed = False
-                    prepared.append((entry, metadata))
-                    wanted += markers_of(metadata, entry.unmarked, self.coordinator_epoch)
-        failures = self._try_markers(wanted)
+                    wanted = markers_of(metadata, entry.unmarked, self.coordinator_epoch)
+                    rounds.append(MarkerRound(entry=entry, metadata=metadata, wanted=wanted))
+        return rounds
+
+    @property
+    def _may_mark(self) -> bool:
+        """Not after another broker has become the coordinator."""
+        return self._closed is None or not self._is_replicated
+
+    def tried(self, rounds: Iterable[MarkerRound], failures: AbstractSet[TopicPartition]) -> None:
+        """All markers were tried; those in `failures` are tried again later."""
         waiters: list[Ask] = []
         given_up: list[Ask] = []
         with self._lock:
-            self._owed += (marker for marker in owed if marker.place in failures)
-            for entry, metadata in prepared:
-                if entry.metadata is not metadata:
+            for each in rounds:
+                entry = each.entry
+                if entry.metadata is not each.metadata:
                     continue  # queued twice
                 entry.unmarked &= failures
                 if entry.unmarked:
@@ -286,29 +287,29 @@ class TransactionTable:
                     given_up += (ask for ask in entry.waiters if ask.gives_up)
                     entry.waiters = deque(ask for ask in entry.waiters if not ask.gives_up)
                     continue
-                new = completed(metadata, now_ms=self._clock.now_ms())
-                self.install(entry, new)
-                self.write(new)
-                waiters += self._settled(entry)
+                waiters += self._complete(entry, each.metadata)
         for ask in given_up:
             ask.done(Refused(Refusal.CONCURRENT_TRANSACTIONS))
         self.proceed(waiters)
 
-    def owe(self, markers: Iterable[WantedMarker]) -> None:
-        """Have markers of recovery that could not be written tried again, as long as they fail.
-
-        As version 2: such a marker never ends a transaction that its producer began meanwhile.
-        """
+    def marked(self, each: MarkerRound, places: AbstractSet[TopicPartition]) -> None:
+        """Some partitions have their markers. The transaction is complete after the last one."""
+        entry = each.entry
         with self._lock:
-            self._owed += (replace(m, version=EPOCH_BUMPING_VERSION) for m in markers)
+            if entry.metadata is not each.metadata or not self._may_mark:
+                return
+            entry.unmarked -= places
+            if entry.unmarked:
+                return
+            waiters = self._complete(entry, each.metadata)
+        self.proceed(waiters)
 
-    def _try_markers(self, wanted: list[WantedMarker]) -> set[TopicPartition]:
-        """Write markers; the partitions that failed."""
-        try:
-            return set(self._markers.write(wanted))
-        except Exception:  # a bug of ours: the transactions must not stay prepared for ever
-            logger.exception("transaction markers could not be written")
-            return {marker.place for marker in wanted}
+    def _complete(self, entry: TransactionEntry, metadata: TransactionMetadata) -> list[Ask]:
+        """All partitions have their markers; the requests that waited for it. Holds the lock."""
+        new = completed(metadata, now_ms=self._clock.now_ms())
+        self.install(entry, new)
+        self.write(new)
+        return self._settled(entry)
 
     def _tell_fenced(self, entry: TransactionEntry) -> None:
         now_s = self._clock.monotonic()
@@ -325,12 +326,11 @@ class TransactionTable:
 
     def retry(self) -> None:
         """Write what was left to be written, and refuse requests that have waited too long."""
-        self._journal_queue.hurry()
+        self.work.hurry()
         now_s = self._clock.monotonic()
         late: list[Ask] = []
+        stuck: list[Ask] = []
         with self._lock:
-            if self._owed:
-                self._marker_queue.put(TransactionEntry())  # no id of its own
             for entry in self._entries.values():
                 if entry.has_failed:
                     self._retry_markers(entry)
@@ -339,8 +339,14 @@ class TransactionTable:
                     for ask in expired:
                         entry.waiters.remove(ask)
                     late += expired
+                asker = entry.asker
+                if self._is_replicated and asker is not None and asker.deadline_s <= now_s:
+                    entry.asker = None
+                    stuck.append(asker)
         for ask in late:
             ask.done(Refused(Refusal.CONCURRENT_TRANSACTIONS))
+        for ask in stuck:  # what it asked for is pending: too few replicas are in sync
+            ask.done(Refused(Refusal.COORDINATOR_NOT_AVAILABLE))
         self.work_here()
 
     def timed_out(self) -> list[str]:
@@ -368,8 +374,9 @@ class TransactionTable:
             ]
             for transactional_id in expired:
                 self.budget.replace(self._entries.pop(transactional_id).metadata, None)
-                self._journal_queue.put(
-                    JournalEntry(transactional_id=transactional_id, value=None, at_ms=now_ms)
+                self.work.write(
+                    JournalEntry(transactional_id=transactional_id, value=None, at_ms=now_ms),
+                    is_urgent=True,
                 )
         self.work_here()
         return len(expired)
@@ -421,30 +428,25 @@ class TransactionTable:
         self.work_here()
         return True
 
-    def close(self, *, finishes: bool) -> None:
-        """Refuse new requests, write what is decided, end the threads. Safe to repeat."""
+    def close(self, *, finishes: bool, reason: Refusal = Refusal.COORDINATOR_NOT_AVAILABLE) -> None:
+        """Refuse requests with `reason`, write what is decided, end the work. Safe to repeat."""
         with self._lock:
-            self._is_closed = True
+            was_open, self._closed = self._closed is None, self._closed or Refused(reason)
             waiting = [ask for entry in self._entries.values() for ask in entry.waiters]
             for entry in self._entries.values():
                 entry.waiters.clear()
+            if was_open and self._is_replicated:  # others use the same budget
+                for entry in self._entries.values():
+                    self.budget.replace(entry.metadata, None)
         for ask in waiting:
-            ask.done(Refused(Refusal.COORDINATOR_NOT_AVAILABLE))
-        self._id_queue.stop(finishes=finishes)
-        # Markers that are left are written at the next opening.
-        self._marker_queue.stop(finishes=False)
-        self._journal_queue.stop(finishes=finishes)
-        self._markers.close()
+            ask.done(Refused(reason))
+        self.work.stop(finishes=finishes)
 
     def work_here(self) -> None:
         """Without threads: do all that waits, in this thread, unless another one is at it."""
         while self._working.acquire(blocking=False):
             try:
-                is_idle = not (
-                    self._id_queue.run_here()
-                    or self._journal_queue.run_here()
-                    or self._marker_queue.run_here()
-                )
+                is_idle = not self.work.run_here()
             finally:
                 self._working.release()
             if is_idle:

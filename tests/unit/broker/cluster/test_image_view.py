@@ -131,7 +131,7 @@ def test_the_coordinator_of_a_group_leads_its_partition_of_the_offsets_topic() -
     }
 
 
-def test_looking_for_a_coordinator_has_the_offsets_topic_created() -> None:
+def test_looking_for_a_coordinator_has_its_topic_created() -> None:
     wanted = Wanted()
 
     found = wanted.view.coordinator(CoordinatorKind.GROUP, "billing", HERE)
@@ -139,4 +139,4 @@ def test_looking_for_a_coordinator_has_the_offsets_topic_created() -> None:
     other = wanted.view.coordinator(CoordinatorKind.TRANSACTION, "payments", HERE)
 
     assert found is other is ErrorCode.coordinator_not_available
-    assert wanted.topics == ["__consumer_offsets"]
+    assert wanted.topics == ["__consumer_offsets", "__transaction_state"]

@@ -12,10 +12,12 @@ from cordwood.broker.groups.journal.group_loader import GroupLoader
 from cordwood.broker.groups.journal.group_log import GroupLogWriter
 from cordwood.broker.groups.journal.group_shards import GroupShards
 from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.topics.committed_offsets import CommittedOffset
 from cordwood.log.topics.topic_hosting import HostedTopic
+from cordwood.log.transactions.transaction_metadata import ProducerIdentity
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.quantities import LeaderEpoch, Offset, TimestampMs
+from cordwood.quantities import LeaderEpoch, Offset, ProducerId, TimestampMs
 from fakes.handler_calls import InlineExecutor
 from fakes.manual_clock import ManualClock
 from fakes.manual_scheduler import ManualScheduler, run_until
@@ -23,6 +25,7 @@ from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
 
 PLACE = ("orders", 0)
+PRODUCER = ProducerIdentity(producer_id=ProducerId(7), epoch=0)
 
 
 class Replicas:
@@ -178,3 +181,82 @@ def test_the_next_coordinator_loads_what_was_committed_and_the_last_one_forgets(
 
     assert forgotten is None
     assert member.committed() == 7
+
+
+# --- in transactions -----------------------------------------------------------------------------
+
+
+def pend(member: Member, offset: int) -> ErrorCode:
+    """Commit an offset in a transaction of producer 7, which its coordinator allowed."""
+    codes: list[ErrorCode] = []
+    committed = CommittedOffset(offset=Offset(offset), committed_ms=TimestampMs(1))
+    guard = member.topic.partition(member.number).producers.guard(
+        PRODUCER.producer_id, PRODUCER.epoch, bumps_epochs=False
+    )
+    member.coordinator.keeper.commit("billing", {PLACE: committed}, codes.append, PRODUCER, guard)
+    run_until(member.scheduler, lambda: bool(codes))
+    return codes[0]
+
+
+def end(member: Member, *, is_commit: bool) -> None:
+    """The marker of the transaction is committed in the partition of the group."""
+    log = member.topic.partition(member.number)
+    marker = MarkerFacts(
+        producer_id=PRODUCER.producer_id,
+        producer_epoch=PRODUCER.epoch,
+        coordinator_epoch=1,
+        offset=log.end_offset,
+        timestamp=TimestampMs(1),
+        is_abort=not is_commit,
+    )
+    at = log.batches.end_transaction(marker, wait=False)
+    member.store.committed_offsets.note_marker(
+        member.number, at, PRODUCER.producer_id, is_commit=is_commit
+    )
+
+
+@pytest.mark.parametrize(("is_commit", "expected"), [(True, 9), (False, 7)])
+def test_an_offset_in_a_transaction_counts_with_the_marker(
+    member: Member, is_commit: bool, expected: int
+) -> None:
+    member.lead(1)
+    member.commit(7)
+
+    assert pend(member, 9) is ErrorCode.none
+    assert member.committed() == 7
+    assert member.coordinator.keeper.pending("billing") == {PLACE}
+    end(member, is_commit=is_commit)
+
+    assert member.committed() == expected
+    assert member.coordinator.keeper.pending("billing") == set()
+
+
+def test_the_next_coordinator_knows_offsets_that_are_pending(member: Member) -> None:
+    member.lead(1)
+    pend(member, 9)
+
+    member.cease(2)
+    forgotten = member.coordinator.keeper.pending("billing")
+    member.lead(3)
+    pending = member.coordinator.keeper.pending("billing")
+    end(member, is_commit=True)
+
+    assert forgotten == set()
+    assert pending == {PLACE}
+    assert member.committed() == 9
+
+
+def test_offsets_of_a_transaction_that_ended_meanwhile_are_refused(member: Member) -> None:
+    member.lead(1)
+    codes: list[ErrorCode] = []
+    committed = CommittedOffset(offset=Offset(9), committed_ms=TimestampMs(1))
+    guard = member.topic.partition(member.number).producers.guard(
+        PRODUCER.producer_id, PRODUCER.epoch, bumps_epochs=False
+    )
+    end(member, is_commit=False)
+
+    member.coordinator.keeper.commit("billing", {PLACE: committed}, codes.append, PRODUCER, guard)
+    run_until(member.scheduler, lambda: bool(codes))
+
+    assert codes == [ErrorCode.invalid_txn_state]
+    assert member.coordinator.keeper.pending("billing") == set()

@@ -21,8 +21,6 @@ from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
 from cordwood.broker.handlers.topic_partitions import TopicPartitionsHandler
-from cordwood.broker.handlers.transaction_admin import TransactionAdminHandler
-from cordwood.broker.handlers.transactions import TransactionsHandler
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.store.store import Store
 from cordwood.protocol.acl_codes import AclOperation, AclResource
@@ -33,10 +31,10 @@ from cordwood.security.access.access_event import AccessEvents
 from cordwood.security.access.authorizer import OpenAccess
 from cordwood.security.principal import ANONYMOUS
 from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, InlineExecutor, at_once, dynamic
-from fakes.manual_clock import ManualClock
 from fakes.message_values import messages
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC, open_store
+from fakes.transaction_handlers import transaction_admin, transactions_handler
 
 
 def client(store: Store) -> HandlerCalls:
@@ -55,8 +53,8 @@ def client(store: Store) -> HandlerCalls:
             TopicConfigsHandler(ConfigOwners(store, IDENTITY, dynamic(store))),
             ListOffsetsHandler(table, at_once),
             LogDirsHandler(store),
-            TransactionsHandler(store, 1),
-            TransactionAdminHandler(store, table, ManualClock()),
+            transactions_handler(store),
+            transaction_admin(store),
             TopicPartitionsHandler(SoleBroker(IDENTITY, store), CONFIG),
             AccessRulesHandler(store.open_security(), has_authorizer=True),
         ]

@@ -9,18 +9,15 @@ from typing import Any
 import pytest
 
 from cordwood.broker.error_codes import ErrorCode
-from cordwood.broker.handlers.transaction_admin import TransactionAdminHandler
-from cordwood.broker.handlers.transactions import TransactionsHandler
 from cordwood.broker.net.request import RunsOn
-from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.store.store import Store
 from cordwood.log.transactions import transaction_machine
 from cordwood.protocol.api_catalog import ApiKey
 from fakes.client_batches import client_batch
 from fakes.handler_calls import HandlerCalls, versions
-from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
+from fakes.transaction_handlers import transaction_admin, transactions_handler
 
 INIT = ApiKey.INIT_PRODUCER_ID
 IDEMPOTENT: dict[str, Any] = {"transactional_id": None, "transaction_timeout": 60_000}
@@ -42,8 +39,8 @@ def call(store: Store) -> HandlerCalls:
     store.create_topic("orders", partitions=2)
     return HandlerCalls(
         [
-            TransactionsHandler(store, 1),
-            TransactionAdminHandler(store, PartitionTable(store), ManualClock()),
+            transactions_handler(store),
+            transaction_admin(store),
         ]
     )
 
@@ -224,7 +221,7 @@ def add_to(call: HandlerCalls, identity: Any, topics: dict[str, list[int]]) -> A
 def test_a_closed_topic_cannot_be_added(store: Store) -> None:
     for name in ("orders", "audit"):
         store.create_topic(name)
-    call = HandlerCalls([TransactionsHandler(store, 1, frozenset({"audit"}))])
+    call = HandlerCalls([transactions_handler(store, frozenset({"audit"}))])
     identity = call(INIT, {"transactional_id": "billing", "transaction_timeout": 60_000})
 
     codes = add_to(call, identity, {"orders": [0], "audit": [0]})

@@ -634,3 +634,62 @@ def test_the_producers_that_wait_are_bounded() -> None:
     assert len(states._awaited) == 1000
     with pytest.raises(OutOfOrderSequenceError):
         states.check(in_transaction(0, sequence=1, producer=ProducerId(4999)))
+
+
+# --- guards ------------------------------------------------------------------------------------
+
+
+def test_a_guard_stays_until_the_transaction_begins() -> None:
+    states = ProducerStates()
+    guard = states.guard(ALICE, 0, bumps_epochs=False)
+
+    again = states.guard(ALICE, 0, bumps_epochs=False)
+    held = states.is_guarded(ALICE, guard)
+    states.update(in_transaction(0))
+
+    assert again is guard
+    assert held
+    assert not states.is_guarded(ALICE, guard)
+
+
+def test_a_marker_takes_the_guard_away_so_a_late_answer_begins_nothing() -> None:
+    states = ProducerStates()
+    guard = states.guard(ALICE, 0, bumps_epochs=False)
+
+    states.append_marker(marker(0))
+    after = states.guard(ALICE, 0, bumps_epochs=False)
+
+    assert not states.is_guarded(ALICE, guard)
+    assert after is not guard
+
+
+def test_in_version_2_the_marker_of_the_transaction_before_leaves_the_guard() -> None:
+    states = states_after(in_transaction(0))
+    guard = states.guard(ALICE, 1, bumps_epochs=True)
+
+    end(states, marker(1, epoch=1))
+    kept = states.is_guarded(ALICE, guard)
+    states.append_marker(marker(2, epoch=2))
+
+    assert kept
+    assert not states.is_guarded(ALICE, guard)
+
+
+def test_another_epoch_gets_another_guard() -> None:
+    states = ProducerStates()
+    first = states.guard(ALICE, 0, bumps_epochs=True)
+
+    second = states.guard(ALICE, 1, bumps_epochs=True)
+
+    assert second is not first
+    assert not states.is_guarded(ALICE, first)
+
+
+def test_guards_of_producers_that_never_come_back_are_dropped() -> None:
+    states = ProducerStates()
+    first = states.guard(ProducerId(0), 0, bumps_epochs=True)
+
+    for number in range(1, 10_001):
+        states.guard(ProducerId(number), 0, bumps_epochs=True)
+
+    assert not states.is_guarded(ProducerId(0), first)

@@ -158,7 +158,7 @@ def test_one_who_fails_to_take_an_answer_does_not_keep_it_from_the_others(
         # Both wait in the journal, and are written together.
         for transactional_id, done in (("bad", fail), ("good", lambda _: answered.set())):
             init(store, transactional_id, done)
-        while len(store.transactions._table._journal_queue._items) < 2:
+        while len(store.transactions._table.work.journal_queue._items) < 2:
             pass
         gate.set()
         assert answered.wait(10)
@@ -180,7 +180,7 @@ def test_a_request_that_fences_is_answered_when_the_store_is_closed(
     assert entered.wait(10)
     closing = threading.Thread(target=store.close)
     closing.start()
-    while not store.transactions._table._marker_queue._is_stopped:
+    while not store.transactions._table.work.marker_queue._is_stopped:
         pass
     gate.set()
     closing.join(20)

@@ -22,7 +22,9 @@ from cordwood.errors import (
     LogError,
     NotLeaderError,
     StorageError,
+    UnverifiedTransactionError,
 )
+from cordwood.log.rules.producer_state import VerificationGuard
 from cordwood.log.topics.committed_offsets import CommittedOffsets, GroupRecord, LedAppend
 from cordwood.log.transactions.transaction_metadata import ProducerIdentity
 from cordwood.protocol.error_code import ErrorCode
@@ -53,8 +55,12 @@ class GroupLog(Protocol):
         records: Sequence[GroupRecord],
         producer: ProducerIdentity,
         done: Done,
+        guard: VerificationGuard | None = None,
     ) -> None:
-        """As `append`, for offsets that count once the transaction of `producer` does."""
+        """As `append`, for offsets that count once the transaction of `producer` does.
+
+        In a cluster, the coordinator of the transaction agreed under `guard`.
+        """
         ...
 
     def refresh(self, done: Done) -> None:
@@ -68,6 +74,7 @@ class _Entry:
     records: Sequence[GroupRecord]
     done: Done
     producer: ProducerIdentity | None = None  # whose transaction it is in
+    guard: VerificationGuard | None = None
     shard: tuple[int, LeaderEpoch] | None = None  # partition and epoch, in a cluster
 
 
@@ -122,11 +129,22 @@ class GroupLogWriter:
         records: Sequence[GroupRecord],
         producer: ProducerIdentity,
         done: Done,
+        guard: VerificationGuard | None = None,
     ) -> None:
-        if self._shards is not None:  # transactions of a cluster are not coordinated yet
-            self._tell([done], ErrorCode.coordinator_not_available)
+        shard = None if self._shards is None else self._shards.led_in(group_id)
+        if self._shards is not None and shard is None:
+            self._tell([done], ErrorCode.not_coordinator)
             return
-        self._put(_Entry(group_id=group_id, records=records, done=done, producer=producer))
+        self._put(
+            _Entry(
+                group_id=group_id,
+                records=records,
+                done=done,
+                producer=producer,
+                guard=guard,
+                shard=shard,
+            )
+        )
 
     def _put(self, entry: _Entry) -> None:
         with self._condition:
@@ -210,7 +228,48 @@ class GroupLogWriter:
     def _batches(
         self, number: int, epoch: LeaderEpoch, entries: list[_Entry]
     ) -> list[tuple[list[_Entry], LedAppend]]:
-        """Append all entries of a shard together, or, if that is refused, each by itself."""
+        """Append all entries of a shard together, or, if that is refused, each by itself.
+
+        Those in a transaction are batches of their own.
+        """
+        runs = itertools.groupby(entries, lambda entry: entry.producer is not None)
+        appended: list[tuple[list[_Entry], LedAppend]] = []
+        for is_pending, run in runs:
+            if is_pending:
+                for entry in run:
+                    appended += self._append_pending_led(number, epoch, entry)
+            else:
+                appended += self._append_together(number, epoch, list(run))
+        return appended
+
+    def _append_pending_led(
+        self, number: int, epoch: LeaderEpoch, entry: _Entry
+    ) -> list[tuple[list[_Entry], LedAppend]]:
+        found: list[LedAppend] = []
+        producer = entry.producer
+        assert producer is not None
+
+        def append() -> None:
+            found.append(
+                self._offsets.append_pending_led(
+                    number,
+                    entry.records,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.epoch,
+                    led_in=epoch,
+                    guard=entry.guard,
+                )
+            )
+
+        code = self._attempt(append)
+        if code is ErrorCode.none:
+            return [([entry], found[0])]
+        self._tell([entry.done], code)
+        return []
+
+    def _append_together(
+        self, number: int, epoch: LeaderEpoch, entries: list[_Entry]
+    ) -> list[tuple[list[_Entry], LedAppend]]:
         found: list[LedAppend] = []
         records = [record for entry in entries for record in entry.records]
         if not records:
@@ -225,7 +284,9 @@ class GroupLogWriter:
             return [(entries, found[0])]
         if code is ErrorCode.unknown_server_error and len(entries) > 1:
             # One entry is invalid; the others must not fail with it.
-            return [each for entry in entries for each in self._batches(number, epoch, [entry])]
+            return [
+                each for entry in entries for each in self._append_together(number, epoch, [entry])
+            ]
         self._tell([entry.done for entry in entries], code)
         return []
 
@@ -282,6 +343,8 @@ def append_error(error: Exception) -> ErrorCode:
         return ErrorCode.not_coordinator
     if isinstance(error, InvalidProducerEpochError):
         return ErrorCode.invalid_producer_epoch
+    if isinstance(error, UnverifiedTransactionError):
+        return ErrorCode.invalid_txn_state
     if isinstance(error, (StorageError, OSError)):
         return ErrorCode.not_coordinator
     return ErrorCode.unknown_server_error

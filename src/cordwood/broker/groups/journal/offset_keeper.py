@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from cordwood.broker.groups.journal.group_log import Done, GroupLog
+from cordwood.log.rules.producer_state import VerificationGuard
 from cordwood.log.topics.committed_offsets import (
     CommittedOffset,
     CommittedOffsets,
@@ -35,8 +36,12 @@ class OffsetKeeper:
         offsets: Mapping[TopicPartition, CommittedOffset],
         done: Done,
         producer: ProducerIdentity | None = None,
+        guard: VerificationGuard | None = None,
     ) -> None:
-        """Commit offsets; in the transaction of `producer`, if it has one."""
+        """Commit offsets; in the transaction of `producer`, if it has one.
+
+        For `guard` see `GroupLog.append_pending`.
+        """
         under_way = self._under_way.setdefault(group_id, Counter())
         under_way.update(offsets.keys())
 
@@ -53,7 +58,7 @@ class OffsetKeeper:
         if producer is None:
             self._log.append(group_id, records, appended)
         else:
-            self._log.append_pending(group_id, records, producer, appended)
+            self._log.append_pending(group_id, records, producer, appended, guard)
 
     def is_committing(self, group_id: str) -> bool:
         return group_id in self._under_way

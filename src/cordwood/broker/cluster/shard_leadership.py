@@ -1,4 +1,7 @@
-"""Which partitions of ``__consumer_offsets`` this broker leads, told to its group coordinator.
+"""Which partitions of a coordinator's topic this broker leads, told to the coordinator.
+
+Groups are coordinated by the leaders of ``__consumer_offsets``, transactions by those of
+``__transaction_state``.
 
 A partition is ready to be coordinated when its leader knows what earlier leaders committed: then
 the high watermark has passed the start of its epoch, and everything below it can be loaded. Any
@@ -11,24 +14,24 @@ from typing import Protocol
 
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.cluster.replication.partition_replica import PartitionReplica
-from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import LeaderEpoch, Offset
 
 
 class ShardOwner(Protocol):
-    """The group coordinator. Called in the control loop."""
+    """A coordinator. Called in the control loop."""
 
     def begin_shard(self, number: int, epoch: LeaderEpoch) -> None: ...
 
     def end_shard(self, number: int) -> None: ...
 
 
-class GroupLeadership:
+class ShardLeadership:
     """Belongs to the data loop, except for `await_committed`, which any thread may call."""
 
     def __init__(
         self,
+        topic: str,
         replica_at: Callable[[int], PartitionReplica | None],
         *,
         data: EventLoop,
@@ -36,6 +39,7 @@ class GroupLeadership:
         request_sync: Callable[[PartitionLog], None],
     ) -> None:
         """`replica_at` gives this broker's replica of a partition of the topic."""
+        self._topic = topic
         self._request_sync = request_sync
         self._replica_at = replica_at
         self._data = data
@@ -50,7 +54,7 @@ class GroupLeadership:
     def look(self, replica: PartitionReplica) -> None:
         """A replica may have another role, or know more. Of other topics: nothing is done."""
         log = replica.site.log
-        if self._owner is None or log.topic != CONSUMER_OFFSETS_TOPIC:
+        if self._owner is None or log.topic != self._topic:
             return
         leader = replica.leader
         epoch = None
