@@ -79,6 +79,8 @@ class _Servers:
             for processes in (None, _PROCESSES):
                 server = ProcessedServer(context, processes)
                 context.resources.enter_context(running(server))
+                # In order: workers whose keeper was killed write for a moment longer.
+                context.resources.callback(server.stop)
                 self._running.append(server)
         return self._running
 
