@@ -114,7 +114,9 @@ def _warnings(old: Figures, new: Figures, changes: Sequence[Change]) -> list[str
     if old.is_quick != new.is_quick:
         lines.append("note: one of the runs is --quick, with smaller sizes")
     differing = [
-        fact for fact, value in old.machine.items() if new.machine.get(fact, value) != value
+        fact
+        for fact, value in old.machine.items()
+        if fact != "load" and new.machine.get(fact, value) != value
     ]
     if differing:
         lines.append(f"note: the runs differ in: {', '.join(differing)}")

@@ -21,7 +21,6 @@ UNSERVED = {
     "moving replicas, electing leaders": (34, 43, 45),
     "share groups": (76, 77, 78, 79, 90, 91, 92),
     "Kafka Streams groups": (88, 89),
-    "metrics reported by clients": (71, 72),
     "cluster features, quorum, brokers": (55, 57, 64, 80, 81),
 }
 # Clients never send these.

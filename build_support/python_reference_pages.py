@@ -255,6 +255,9 @@ asyncio.run(main())
             *_of("cordwood.aio.async_store", "AsyncStore", prefix="cordwood.aio"),
             *_of("cordwood.aio.async_topic", "AsyncTopic", prefix="cordwood.aio"),
             *_of("cordwood.aio.async_log", "AsyncLog", prefix="cordwood.aio"),
+            *_of("cordwood.aio.async_group", "AsyncGroup", prefix="cordwood.aio"),
+            *_of("cordwood.aio.async_group_reader", "AsyncGroupReader", prefix="cordwood.aio"),
+            *_of("cordwood.aio.record_stream", "RecordStream", prefix="cordwood.aio"),
         ),
     ),
     Page(

@@ -152,7 +152,7 @@ def _settings(layers: Sequence[Sequence[Assignment]], environment: Mapping[str, 
     try:
         broker = BrokerConfig.parse(_values(chosen, BROKER_KEYS))
         cluster = ClusterConfig.parse(_values(chosen, CLUSTER_KEYS))
-        security = SecurityConfig.assemble(broker, _security_values(chosen))
+        security = SecurityConfig.assemble(broker, _security_values(chosen), cluster)
         store = StoreConfig.parse(_values(chosen, STORE_KEYS))
         topics = parse_topic_defaults(_values(chosen, _TOPIC_DEFAULT_KEYS))
         output_values = _values(chosen, LOG_OUTPUT_KEYS)

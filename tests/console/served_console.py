@@ -32,20 +32,12 @@ class Answer:
         return json.loads(self.body)
 
 
-class ServedConsole:
+class Visitor:
     """Talks to a console as a browser does, without being one."""
 
-    def __init__(self, server: ConsoleServer) -> None:
-        self.server = server
-        self.port = server.port
-        self.address = server.address
+    def __init__(self, port: int) -> None:
+        self.port = port
         self._cookie = ""
-        self.login_status = 0
-
-    @property
-    def console(self) -> Console:
-        assert self.server._console is not None
-        return self.server._console
 
     def send(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -77,6 +69,21 @@ class ServedConsole:
             **headers,
         }
         return self.send("POST", path, urlencode(fields).encode(), **sent)
+
+
+class ServedConsole(Visitor):
+    """A visitor of a console that runs in this process."""
+
+    def __init__(self, server: ConsoleServer) -> None:
+        super().__init__(server.port)
+        self.server = server
+        self.address = server.address
+        self.login_status = 0
+
+    @property
+    def console(self) -> Console:
+        assert self.server._console is not None
+        return self.server._console
 
 
 @contextmanager

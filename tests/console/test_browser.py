@@ -29,6 +29,7 @@ PAGES = (
     "/groups/view?name=billing",
     "/upkeep",
     "/transactions",
+    "/spark",
     "/settings",
     "/log",
     "/api",

@@ -5,6 +5,7 @@ import io
 import json
 import threading
 import time
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,7 @@ ADDRESSES = (
     "/groups/view?name=billing",
     "/upkeep",
     "/transactions",
+    "/spark",
     "/settings",
     "/log",
     "/api",
@@ -61,6 +63,26 @@ def test_every_page_is_served_with_protection(console: ServedConsole, address: s
     assert "<script>" not in answer.text
     assert "onerror=" not in answer.text.replace("&lt;img src=x onerror=", "")
     assert ' style="' not in answer.text
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/",
+        "/groups",
+        "/topics/hostile",
+        "/topics/hostile/groups",
+        "/topics/hostile/segments",
+        "/topics/hostile/messages/0/20",
+        "/log",
+    ],
+)
+def test_characters_that_reorder_or_hide_text_are_shown(
+    console: ServedConsole, address: str
+) -> None:
+    text = console.get(address).text
+
+    assert not {c for c in text if unicodedata.category(c) in {"Cc", "Cf"}} - {"\n", "\t"}
 
 
 @pytest.mark.parametrize("address", ADDRESSES[:-1])

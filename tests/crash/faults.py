@@ -6,6 +6,8 @@
     script/faults kills --count 100       a real writer killed with SIGKILL
     script/faults rot --flips 1000        random bits of a store flipped
     script/faults cluster --seeds 5000    a cluster in one process, with every fault at once
+    script/faults cluster-processes       1,000 faults of real clusters: three brokers, Kafka's
+                                          controllers, networks, disks and clocks that fail
     script/faults transactions            10,000 transactions of real clients through a proxy that
                                           misbehaves, while 200 brokers and 100 clients are killed
     script/faults transactions --cluster  the same against three brokers of a cluster, of which one
@@ -13,6 +15,7 @@
     script/faults replay SCRIPT SEED      one power cut again
     script/faults replay SCRIPT/SEED/CALL/KIND
     script/faults replay cluster SEED     one run of a cluster again
+    script/faults replay cluster-processes SEED/FAULTS/CONTROLLERS
     script/faults replay exactly-once SEED/TRANSACTIONS/KILLS/CLIENT-KILLS
     script/faults replay exactly-once-cluster SEED/TRANSACTIONS/KILLS/CLIENT-KILLS
 
@@ -25,6 +28,7 @@ import argparse
 import itertools
 import logging
 import multiprocessing
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +36,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from crash.cluster_processes.campaign import why_not
 from crash.exactly_once.campaign import Plan, pieces, run_campaign
 from crash.io_faults import all_faults
 from crash.kills import kill_many
@@ -170,6 +175,30 @@ def run_transactions(
     return failures
 
 
+FAULTS_PER_RUN = 60  # of one cluster: some minutes
+
+
+def run_cluster_processes(faults: int, first: int, controllers: int = 3) -> int:
+    """Real clusters, one after the other; return how many runs broke a promise.
+
+    Each run is a process of its own, because it has its own mounts.
+    """
+    reason = why_not()
+    if reason is not None:
+        print(f"cluster-processes: skipped: {reason}")
+        return 0
+    failures = 0
+    count = max(1, -(-faults // FAULTS_PER_RUN))
+    for index in range(count):
+        share = faults * (index + 1) // count - faults * index // count
+        directory = tempfile.mkdtemp(prefix="cordwood-cluster-")
+        options = [f"--seed={first + index}", f"--faults={share}", f"--controllers={controllers}"]
+        command = [sys.executable, "-m", "crash.cluster_processes.campaign", directory, *options]
+        failures += subprocess.run(command, check=False).returncode != 0
+    print(f"cluster-processes: {faults} faults, {failures} of {count} runs failed", flush=True)
+    return failures
+
+
 def replay(what: list[str]) -> int:
     """One run again, with everything it has to say."""
     logging.basicConfig(level=logging.INFO)
@@ -178,6 +207,10 @@ def replay(what: list[str]) -> int:
         seed, transactions, kills, client_kills = (int(part) for part in what[1].split("/"))
         in_cluster = what[0] == "exactly-once-cluster"
         if run_transactions(transactions, kills, client_kills, seed, in_cluster=in_cluster):
+            return 1
+    elif what[0] == "cluster-processes":
+        seed, faults, controllers = (int(part) for part in what[1].split("/"))
+        if run_cluster_processes(faults, seed, controllers):
             return 1
     elif what[0] == "rot":
         run_flip(int(what[1]))
@@ -202,6 +235,7 @@ def main(arguments: list[str]) -> int:
         "--cluster", action="store_true", help="`transactions` against a cluster of three"
     )
     parser.add_argument("--client-kills", type=int, default=100)
+    parser.add_argument("--faults", type=int, default=1_000, help="of `cluster-processes`")
     parser.add_argument("--flips", type=int, default=10_000)
     parser.add_argument("--variants", type=int, default=3, help="how many runs of a script fail")
     parser.add_argument("--scripts", nargs="+", default=list(SCRIPTS), choices=list(SCRIPTS))
@@ -212,6 +246,7 @@ def main(arguments: list[str]) -> int:
         "kills": lambda: run_kills(options.count),
         "rot": lambda: run_rot(options.flips, options.first),
         "cluster": lambda: run_cluster(options.seeds, options.first),
+        "cluster-processes": lambda: run_cluster_processes(options.faults, options.first),
         "transactions": lambda: run_transactions(
             options.transactions,
             options.kills,

@@ -37,7 +37,12 @@ _QUICK = {
 
 
 class CordwoodMember:
-    """One broker. Its data stays in `directory`, so that it can be started again."""
+    """One broker. Its data stays in `directory`, so that it can be started again.
+
+    program  what Python runs: the command, or one with a bug
+    """
+
+    program: tuple[str, ...] = ("-m", "cordwood")
 
     def __init__(
         self,
@@ -46,6 +51,7 @@ class CordwoodMember:
         *,
         node_id: int,
         properties: Mapping[str, str] | None = None,
+        protocol: str = "PLAINTEXT",
     ) -> None:
         self.node_id = node_id
         self.directory = directory
@@ -60,10 +66,10 @@ class CordwoodMember:
         self._settings = {
             "process.roles": "broker",
             "node.id": str(node_id),
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"{protocol}://127.0.0.1:{self.port}",
             "controller.quorum.bootstrap.servers": controllers.bootstrap,
             "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
+            "inter.broker.listener.name": protocol,
             "log.dirs": str(self.data),
             **_QUICK,
             **(properties or {}),
@@ -100,7 +106,7 @@ class CordwoodMember:
         file.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cordwood", "serve", "--config", str(file)],
+                [sys.executable, *self.program, "serve", "--config", str(file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -144,6 +150,7 @@ class KafkaMember:
         *,
         node_id: int,
         properties: Mapping[str, str] | None = None,
+        protocol: str = "PLAINTEXT",
     ) -> None:
         self._tools = tools
         self._controllers = controllers
@@ -156,10 +163,10 @@ class KafkaMember:
         self._settings = {
             "process.roles": "broker",
             "node.id": str(node_id),
-            "listeners": f"PLAINTEXT://{self.address}",
+            "listeners": f"{protocol}://{self.address}",
             "controller.quorum.bootstrap.servers": controllers.bootstrap,
             "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
+            "inter.broker.listener.name": protocol,
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(self.data),
             "broker.heartbeat.interval.ms": "500",

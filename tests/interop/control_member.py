@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 from cordwood.broker.cluster.control_channel import ControlEvents, KraftControl
 from cordwood.broker.cluster.control_config import ControlConfig, parse_controllers
 from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.security.peer_tls import peer_tls
 from cordwood.cluster.control.broker_lifecycle import Phase, SessionTimes
 from cordwood.cluster.control.membership import Membership
 from cordwood.cluster.image.broker_image import Endpoint
@@ -57,6 +58,7 @@ class ControlMember:
             ),
             bootstrap=parse_controllers("controller.quorum.bootstrap.servers", bootstrap),
             security=security,
+            tls=peer_tls("controllers", security),
             times=times or SessionTimes(heartbeat_s=0.5, session_s=4.0),
         )
         self._changed = threading.Condition()

@@ -24,6 +24,7 @@ MAIN_CLASSES: Final[Mapping[str, str]] = {
     "acls": f"{_TOOLS}.AclCommand",
     "broker-api-versions": f"{_TOOLS}.BrokerApiVersionsCommand",
     "client-compatibility-test": f"{_TOOLS}.ClientCompatibilityTest",
+    "client-metrics": f"{_TOOLS}.ClientMetricsCommand",
     "cluster": f"{_TOOLS}.ClusterTool",
     "configs": "kafka.admin.ConfigCommand",
     "console-consumer": f"{_TOOLS}.consumer.ConsoleConsumer",

@@ -75,8 +75,10 @@ class KraftControllers:
         properties: Mapping[str, str] | None = None,
         features: Sequence[str] = WITHOUT,
         protocol: str = "PLAINTEXT",
+        format_arguments: Sequence[str] = (),
     ) -> None:
         self._tools = tools
+        self._format_arguments = tuple(format_arguments)
         self._properties = dict(properties or {})
         self._features = tuple(features)
         self._protocol = protocol
@@ -218,6 +220,7 @@ class KraftControllers:
             f"--config={configuration}",
             f"--initial-controllers={voters}",
             *(f"--feature={feature}" for feature in self._features),
+            *self._format_arguments,
         )
 
     def _wait_until_ready(self, member: KraftNode, timeout_s: float = 60) -> None:

@@ -1,51 +1,47 @@
 """``script/cluster``: a cluster of processes on loopback that goes on after the command ended.
 
-    DIR/cluster.json           what runs: see `ClusterState`
+    DIR/cluster.json           what it consists of, see `local_nodes`
     DIR/controller-3000/       a controller: its configuration, its log, its data
     DIR/kafka-100/             a broker of Kafka
     DIR/broker-1/              a broker of ours
 
-`start` formats what is new, starts what does not run and returns once every process serves
-requests. `stop` ends brokers first, as an operator would. A process is only ever signalled if it is
-the one that was started: its id and the moment of its start must both be known.
+`start` formats what is new, starts what does not run and returns once every broker may lead. It may
+be interrupted or killed at any point, and repeated: what runs stays. `stop` ends brokers first, as
+an operator would.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from cordwood.clock import SystemClock
-from cordwood.cluster.control.controller_setup import ControllerNode, ControllerSetup
 from cordwood.errors import CordwoodError
-from cordwood.format.small_files.partition_metadata import (
-    decode_topic_id,
-    encode_topic_id,
-    new_topic_id,
-)
+from cordwood.format.small_files.partition_metadata import encode_topic_id, new_topic_id
 from cordwood.log.topics.directory_format import format_directories
+from cordwood.remote.remote_cluster import RemoteCluster
+from cordwood.remote.remote_operations import RemoteOperations
 from cordwood.storage.files import RealFileSystem
 from interop.kafka_peer import KafkaFailedError, KafkaTools, KafkaUnavailableError, free_ports
+from interop.local_nodes import HOST, STATE, ClusterFailedError, ClusterState, Node
 
-STATE: Final = "cluster.json"
-DEFAULT_DIR: Final = "build/cluster"
-HOST: Final = "127.0.0.1"
+DEFAULT_DIR: Final = Path(__file__).resolve().parents[2] / "build" / "cluster"
 FIRST_CONTROLLER: Final = 3000
 FIRST_KAFKA_BROKER: Final = 100
-START_S: Final = 90.0
+START_S: Final = 120.0
 STOP_S: Final = 40.0
+_LOCK: Final = "lock"
 
 _CONTROLLER_JVM: Final = ("-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _BROKER_JVM: Final = ("-Xms128m", "-Xmx512m", "-XX:+UseG1GC", "-Djava.awt.headless=true")
@@ -61,97 +57,8 @@ rootLogger.appenderRef.file.ref = file
 """
 
 
-class ClusterFailedError(Exception):
-    """The cluster cannot be started or stopped; the message says why."""
-
-
-@dataclass
-class Node:
-    """One process. `kind` is controller, kafka or broker. `began` is its start, as Linux has it."""
-
-    kind: str
-    node_id: int
-    port: int
-    directory: str
-    directory_id: str = ""
-    pid: int = 0
-    began: str = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.kind}-{self.node_id}"
-
-    @property
-    def address(self) -> str:
-        return f"{HOST}:{self.port}"
-
-    @property
-    def log(self) -> Path:
-        return Path(self.directory, "server.log")
-
-    @property
-    def is_running(self) -> bool:
-        return bool(self.pid) and _began(self.pid) == self.began
-
-    @property
-    def is_reachable(self) -> bool:
-        with socket.socket() as probe:
-            probe.settimeout(1.0)
-            return probe.connect_ex((HOST, self.port)) == 0
-
-
-@dataclass
-class ClusterState:
-    """Everything that `status` and `stop` must know. Written to `cluster.json` at each change."""
-
-    directory: str
-    cluster_id: str
-    nodes: list[Node] = field(default_factory=list)
-
-    def of(self, *kinds: str) -> Iterator[Node]:
-        return (node for node in self.nodes if node.kind in kinds)
-
-    @property
-    def bootstrap_servers(self) -> str:
-        return ",".join(node.address for node in self.of("broker", "kafka"))
-
-    def setup(self) -> ControllerSetup:
-        return ControllerSetup(
-            cluster_id=self.cluster_id,
-            nodes=tuple(
-                ControllerNode(
-                    node_id=node.node_id,
-                    host=HOST,
-                    port=node.port,
-                    directory_id=decode_topic_id(node.directory_id),
-                )
-                for node in self.of("controller")
-            ),
-        )
-
-    def save(self) -> None:
-        path = Path(self.directory, STATE)
-        new = path.with_suffix(".new")
-        new.write_text(json.dumps(asdict(self), indent=2) + "\n")
-        new.replace(path)
-
-    @classmethod
-    def load(cls, directory: Path) -> ClusterState | None:
-        try:
-            found = json.loads((directory / STATE).read_text())
-        except FileNotFoundError:
-            return None
-        return cls(found["directory"], found["cluster_id"], [Node(**n) for n in found["nodes"]])
-
-
-def _began(pid: int) -> str:
-    """When a process was started, in ticks since the machine was; empty if there is none."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    state, *fields = text.rpartition(")")[2].split()
-    return "" if state == "Z" else fields[18]
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 # --- start ------------------------------------------------------------------------------------
@@ -172,26 +79,54 @@ def planned(directory: Path, *, controllers: int, kafka: int, brokers: int) -> C
 
 
 def start(state: ClusterState, tools: KafkaTools, settings: Sequence[str]) -> None:
-    """Start what does not run: controllers, then brokers, each kind together."""
-    state.save()
-    for kinds in (("controller",), ("kafka", "broker")):
-        nodes = [node for node in state.of(*kinds) if not node.is_running]
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda node: _format(state, tools, node), nodes))
-        for node in nodes:
-            _launch(state, tools, node, settings)
-        for node in nodes:
-            _await(node)
+    """Start what does not run: controllers, then brokers, each kind together.
+
+    If a node cannot start, those that were started now are ended; what ran before stays.
+    """
+    launched: list[Node] = []
+    try:
+        for kinds in (("controller",), ("kafka", "broker")):
+            idle = [node for node in state.of(*kinds) if not node.is_running]
+            _find_ports(idle)
+            state.save()
+            if idle:
+                _say(f"starting {', '.join(node.name for node in idle)}")
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda node: _format(state, tools, node), idle))
+            for node in idle:
+                launched.append(node)
+                _launch(state, tools, node, settings)
+            for node in state.of(*kinds):
+                _await(node, is_new=node in idle)
+        _await_brokers(state)
+    except BaseException:
+        end(launched)
+        raise
+
+
+def _find_ports(nodes: Sequence[Node]) -> None:
+    """A broker whose port was taken meanwhile gets another; controllers cannot move."""
+    for node in nodes:
+        if node.is_port_free:
+            continue
+        if node.kind == "controller":
+            raise ClusterFailedError(
+                f"port {node.port} of {node.name} is used by another process, and the other nodes "
+                "know the controller there; end that process, or start a new cluster in another "
+                "--dir"
+            )
+        old = node.port
+        [node.port] = free_ports(1)
+        _say(f"port {old} of {node.name} is used by another process; it gets {node.port}")
 
 
 def _format(state: ClusterState, tools: KafkaTools, node: Node) -> None:
     """Write the configuration, and format the data directory if it is new."""
     os.makedirs(node.directory, exist_ok=True)
-    data = os.path.join(node.directory, "data")
     if node.kind == "broker":
         format_directories(
             RealFileSystem(),
-            [data],
+            [node.data],
             node_id=node.node_id,
             cluster_id=state.cluster_id,
             clock=SystemClock(),
@@ -201,17 +136,18 @@ def _format(state: ClusterState, tools: KafkaTools, node: Node) -> None:
     setup = state.setup()
     if node.kind == "controller":
         own = next(each for each in setup.nodes if each.node_id == node.node_id)
-        Path(config).write_text(setup.properties(own, data))
+        Path(config).write_text(setup.properties(own, node.data))
         arguments = setup.format_arguments(config)
     else:
-        Path(config).write_text(_kafka_properties(state, node, data))
+        Path(config).write_text(_kafka_properties(state, node))
         identity = [f"--cluster-id={state.cluster_id}", f"--config={config}"]
         arguments = ["format", *identity, "--no-initial-controllers"]
-    if not os.path.exists(os.path.join(data, "meta.properties")):
+    if not os.path.exists(os.path.join(node.data, "meta.properties")):
+        shutil.rmtree(node.data, ignore_errors=True)  # an interrupted formatting
         tools.run("kafka.tools.StorageTool", *arguments)
 
 
-def _kafka_properties(state: ClusterState, node: Node, data: str) -> str:
+def _kafka_properties(state: ClusterState, node: Node) -> str:
     replicas = str(min(3, len(list(state.of("broker", "kafka")))))
     properties = {
         "process.roles": "broker",
@@ -222,7 +158,7 @@ def _kafka_properties(state: ClusterState, node: Node, data: str) -> str:
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.bootstrap.servers": state.setup().bootstrap,
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "log.dirs": data,
+        "log.dirs": node.data,
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
     }
@@ -239,7 +175,7 @@ def _command(
         return tools.command(
             "kafka.Kafka",
             Path(node.directory, "server.properties"),
-            jvm_options=(*jvm, f"-Dlog4j2.configurationFile={logging}"),
+            jvm_options=(*jvm, f"-Dlog4j2.configurationFile={logging.as_uri()}"),
         )
     replicas = min(3, len(list(state.of("broker", "kafka"))))
     keys = (
@@ -253,34 +189,24 @@ def _command(
     )
     cordwood = os.path.join(os.path.dirname(sys.executable), "cordwood")
     address = ("--host", HOST, "--port", str(node.port))
-    data = ("--dir", os.path.join(node.directory, "data"))
-    return [cordwood, "serve", *data, *address, *(f"--set={key}" for key in keys)]
+    return [cordwood, "serve", "--dir", node.data, *address, *(f"--set={key}" for key in keys)]
 
 
 def _launch(state: ClusterState, tools: KafkaTools, node: Node, settings: Sequence[str]) -> None:
     command = _command(state, tools, node, settings)
     node.log.unlink(missing_ok=True)
     console = node.log if node.kind == "broker" else Path(node.directory, "console.log")
-    with open(console, "wb") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # it goes on when this command ends
-        )
-    node.pid, node.began = process.pid, _began(process.pid)
-    state.save()
+    node.launch(command, console)
 
 
-def _await(node: Node) -> None:
+def _await(node: Node, *, is_new: bool) -> None:
     """Wait until the process serves requests: a controller, its log says; a broker, it listens."""
     deadline_s = time.monotonic() + START_S
     while not _is_ready(node):
-        if not node.is_running:
-            raise ClusterFailedError(f"{node.name} ended while it started\n{_tail(node)}")
+        if node.has_ended if is_new else not node.is_running:
+            raise ClusterFailedError(f"{node.name} ended while it started\n{node.tail()}")
         if time.monotonic() > deadline_s:
-            raise ClusterFailedError(f"{node.name} was not ready in {START_S} s\n{_tail(node)}")
+            raise ClusterFailedError(f"{node.name} was not ready in {START_S} s\n{node.tail()}")
         time.sleep(0.1)
 
 
@@ -290,55 +216,77 @@ def _is_ready(node: Node) -> bool:
     return node.log.exists() and "Kafka Server started" in node.log.read_text(errors="replace")
 
 
-def _tail(node: Node) -> str:
-    files = (node.log, Path(node.directory, "console.log"))
-    lines = (line for file in files if file.exists() for line in file.open(errors="replace"))
-    return "".join(list(lines)[-30:])
+def _await_brokers(state: ClusterState) -> None:
+    """Wait until the controllers let every broker lead: topics can be created then."""
+    nodes = list(state.of("broker", "kafka"))
+    deadline_s = time.monotonic() + START_S
+    missing = {node.node_id for node in nodes}
+    while missing:
+        with contextlib.suppress(CordwoodError):
+            with RemoteCluster([(HOST, node.port) for node in nodes]) as cluster:
+                found = RemoteOperations(cluster).brokers()
+            missing -= {broker.node_id for broker in found if not broker.is_fenced}
+        for node in nodes:
+            if node.node_id in missing and not node.is_running:
+                raise ClusterFailedError(f"{node.name} ended while it joined\n{node.tail()}")
+        if missing and time.monotonic() > deadline_s:
+            names = ", ".join(node.name for node in nodes if node.node_id in missing)
+            raise ClusterFailedError(f"{names} could not join the cluster in {START_S} s")
+        if missing:
+            time.sleep(0.2)
 
 
 # --- status and stop --------------------------------------------------------------------------
 
 
 def described(state: ClusterState) -> dict[str, Any]:
-    return {
-        "cluster_id": state.cluster_id,
-        "directory": state.directory,
-        "bootstrap_servers": state.bootstrap_servers,
-        "controllers": state.setup().bootstrap,
-        "nodes": [
+    nodes = []
+    for node in state.nodes:
+        pid = node.pid
+        nodes.append(
             {
                 "name": node.name,
                 "kind": node.kind,
                 "node_id": node.node_id,
                 "address": node.address,
-                "pid": node.pid if node.is_running else None,
-                "is_running": node.is_running,
-                "is_reachable": node.is_running and node.is_reachable,
+                "pid": pid or None,
+                "is_running": bool(pid),
+                "is_reachable": bool(pid) and node.is_reachable,
                 "directory": node.directory,
-                "data": os.path.join(node.directory, "data"),
+                "data": node.data,
                 "log": str(node.log),
             }
-            for node in state.nodes
-        ],
+        )
+    return {
+        "cluster_id": state.cluster_id,
+        "directory": state.directory,
+        "bootstrap_servers": state.bootstrap_servers,
+        "controllers": state.setup().bootstrap,
+        "nodes": nodes,
     }
 
 
-def stop(state: ClusterState) -> None:
+def end(nodes: Sequence[Node]) -> None:
     """Brokers first, so that they leave in order; what does not end in time is killed."""
     for kinds in (("broker", "kafka"), ("controller",)):
-        nodes = [node for node in state.of(*kinds) if node.is_running]
-        for node in nodes:
-            os.kill(node.pid, signal.SIGTERM)
+        running = [node for node in nodes if node.kind in kinds and node.is_running]
+        for node in running:
+            _signal(node, signal.SIGTERM)
         deadline_s = time.monotonic() + STOP_S
-        while any(node.is_running for node in nodes) and time.monotonic() < deadline_s:
+        while any(node.is_running for node in running) and time.monotonic() < deadline_s:
             time.sleep(0.1)
-        for node in nodes:
+        for node in running:
             if node.is_running:
-                print(f"{node.name} does not stop; it is killed", file=sys.stderr)
-                os.kill(node.pid, signal.SIGKILL)
-    for node in state.nodes:
-        node.pid, node.began = 0, ""
-    state.save()
+                _say(f"{node.name} does not stop; it is killed")
+                _signal(node, signal.SIGKILL)
+
+
+def _signal(node: Node, number: signal.Signals) -> None:
+    pid = node.pid
+    if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+            os.kill(pid, signal.SIGCONT)  # one that was paused must notice
 
 
 # --- the command ------------------------------------------------------------------------------
@@ -348,10 +296,10 @@ def _arguments(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="script/cluster", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     starting = commands.add_parser("start", help="start a cluster, or go on with one that stopped")
-    showing = commands.add_parser("status", help="show the processes")
+    showing = commands.add_parser("status", help="show the processes; exit code 3 if one is gone")
     stopping = commands.add_parser("stop", help="stop the processes; the data stays")
     for each in (starting, showing, stopping):
-        each.add_argument("--dir", default=DEFAULT_DIR, help=f"default: {DEFAULT_DIR}")
+        each.add_argument("--dir", default=DEFAULT_DIR, help="default: build/cluster here")
     for name, default in (("brokers", 3), ("controllers", 3), ("kafka-brokers", 0)):
         starting.add_argument(f"--{name}", type=int, default=None, help=f"default: {default}")
     starting.add_argument(
@@ -363,55 +311,80 @@ def _arguments(given: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """One start or stop at a time. The lock ends with this process, however it ends."""
+    with open(directory / _LOCK, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("another script/cluster works on it; waiting")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def _start(arguments: argparse.Namespace, directory: Path) -> ClusterState:
+    tools = KafkaTools.find()  # before anything is written
     wanted = {
         "controller": arguments.controllers,
         "kafka": arguments.kafka_brokers,
         "broker": arguments.brokers,
     }
-    state = ClusterState.load(directory)
-    if state is None:
-        directory.mkdir(parents=True, exist_ok=True)
-        if any(directory.iterdir()):
-            raise ClusterFailedError(f"{directory} is not empty; choose another --dir")
-        defaults = {"controller": 3, "kafka": 0, "broker": 3}
-        counts = {
-            kind: default if wanted[kind] is None else wanted[kind]
-            for kind, default in defaults.items()
-        }
-        if counts["controller"] < 1:
-            raise ClusterFailedError("--controllers must be at least 1")
-        state = planned(
-            directory,
-            controllers=counts["controller"],
-            kafka=counts["kafka"],
-            brokers=counts["broker"],
-        )
     for kind, count in wanted.items():
-        found = len(list(state.of(kind)))
-        if count is not None and count != found:
-            raise ClusterFailedError(
-                f"the cluster in {directory} has {found} of {kind}, not {count}; "
-                "stop it with --delete, or choose another --dir"
-            )
-    try:
-        start(state, KafkaTools.find(), arguments.set)
-    except BaseException:
-        stop(state)
-        raise
+        if count is not None and not 0 <= count <= 99:
+            raise ClusterFailedError(f"{count} of {kind}: must be 0 to 99")
+    if arguments.controllers == 0:
+        raise ClusterFailedError("--controllers must be at least 1")
+    directory.mkdir(parents=True, exist_ok=True)
+    if not (directory / STATE).exists() and {*os.listdir(directory)} - {_LOCK}:
+        raise ClusterFailedError(f"{directory} is not empty; choose another --dir")
+    with _locked(directory):
+        state = ClusterState.load(directory) or _planned(directory, wanted)
+        for kind, count in wanted.items():
+            found = len(list(state.of(kind)))
+            if count is not None and count != found:
+                raise ClusterFailedError(
+                    f"the cluster in {directory} has {found} of {kind}, not {count}; "
+                    "stop it with --delete, or choose another --dir"
+                )
+        start(state, tools, arguments.set)
     return state
 
 
-def _print(state: ClusterState, *, as_json: bool) -> None:
+def _planned(directory: Path, wanted: dict[str, int | None]) -> ClusterState:
+    defaults = {"controller": 3, "kafka": 0, "broker": 3}
+    counts = {
+        kind: default if (count := wanted[kind]) is None else count
+        for kind, default in defaults.items()
+    }
+    return planned(
+        directory,
+        controllers=counts["controller"],
+        kafka=counts["kafka"],
+        brokers=counts["broker"],
+    )
+
+
+def _stop(state: ClusterState, directory: Path, *, is_deleted: bool) -> None:
+    with _locked(directory):
+        end(state.nodes)
+        if is_deleted:
+            shutil.rmtree(directory)
+
+
+def _print(state: ClusterState, *, as_json: bool) -> bool:
+    """Whether all of it runs."""
     found = described(state)
+    is_whole = all(node["is_running"] for node in found["nodes"])
     if as_json:
         print(json.dumps(found, indent=2))
-        return
+        return is_whole
     print(f"cluster {found['cluster_id']} in {found['directory']}")
     print(f"bootstrap servers {found['bootstrap_servers'] or '(none)'}")
     for node in found["nodes"]:
         what = f"process {node['pid']}" if node["is_running"] else "stopped"
         print(f"  {node['name']:16} {node['address']:18} {what:16} {node['directory']}")
+    return is_whole
 
 
 def main(given: Sequence[str]) -> int:
@@ -425,12 +398,12 @@ def main(given: Sequence[str]) -> int:
         if state is None:
             raise ClusterFailedError(f"no cluster in {directory}; start one with script/cluster")
         if arguments.command == "status":
-            _print(state, as_json=arguments.json)
-            return 0 if all(node.is_running for node in state.nodes) else 3
-        stop(state)
-        if arguments.delete:
-            shutil.rmtree(directory)
+            return 0 if _print(state, as_json=arguments.json) else 3
+        _stop(state, directory, is_deleted=arguments.delete)
         return 0
+    except KeyboardInterrupt:
+        _say("script/cluster: interrupted; what it started was ended")
+        return 130
     except (
         ClusterFailedError,
         KafkaFailedError,
@@ -438,7 +411,7 @@ def main(given: Sequence[str]) -> int:
         CordwoodError,
         OSError,
     ) as error:
-        print(f"script/cluster: {error}", file=sys.stderr)
+        _say(f"script/cluster: {error}")
         return 1
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from interop.cluster_members import CordwoodMember
@@ -59,6 +60,29 @@ def test_one_broker_serves_clients_with_topics_of_the_controllers(
 
         assert sorted(acknowledged) == sorted(values)
         assert read == values
+
+
+def test_a_member_answers_clients_once_it_knows_the_cluster(
+    controllers: KraftControllers, tmp_path: Path
+) -> None:
+    member = CordwoodMember(controllers, tmp_path / "broker-1", node_id=1)
+    with member:
+        create(member.address, "orders", partitions=1)
+        member.kill()
+        [controller] = controllers.members
+        assert controller.process is not None
+
+        controller.process.send_signal(signal.SIGSTOP)
+        try:
+            member.launch()
+            member.wait_until("listens on")
+            with pytest.raises(KafkaException):
+                AdminClient({"bootstrap.servers": member.address}).list_topics(timeout=1)
+        finally:
+            controller.process.send_signal(signal.SIGCONT)
+
+        found = AdminClient({"bootstrap.servers": member.address}).list_topics(timeout=60)
+        assert found.topics["orders"].error is None
 
 
 def test_three_brokers_have_the_same_batches(members: list[CordwoodMember]) -> None:

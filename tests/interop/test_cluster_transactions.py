@@ -31,6 +31,7 @@ from interop.kafka_peer import KafkaTools
 from interop.kraft_controllers import KraftControllers
 from interop.transactional_records import (
     STATE_TOPIC,
+    committed_offset,
     coordinator_of,
     id_coordinated_by,
     producer_of,
@@ -83,27 +84,17 @@ def coordinator_of_group(address: str, group: str) -> int:
     return leader_of(address, "__consumer_offsets", group_partition(group, 5))
 
 
-def committed_offset(address: str, group: str) -> int:
-    """The committed offset of source-0, once no transaction may still change it."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": group})
-    try:
-        return consumer.committed([TopicPartition("source", 0)], 30)[0].offset
-    finally:
-        consumer.close()
-
-
 def await_records(address: str, topic: str, count: int) -> None:
     """Wait until so many offsets of a topic with three partitions are used."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "nobody"})
     deadline = time.monotonic() + 60
     places = [TopicPartition(topic, number) for number in range(3)]
-    try:
-        found = 0
-        while found < count:
-            assert time.monotonic() < deadline
-            with contextlib.suppress(KafkaException):  # a leader is being elected
-                found = sum(consumer.get_watermark_offsets(place, 5)[1] for place in places)
-    finally:
+    found = 0
+    while found < count:
+        assert time.monotonic() < deadline
+        # A new one each time: it goes on asking a leader that is dead.
+        consumer = Consumer({"bootstrap.servers": address, "group.id": "nobody"})
+        with contextlib.suppress(KafkaException):  # a leader is being elected
+            found = sum(consumer.get_watermark_offsets(place, 2)[1] for place in places)
         consumer.close()
 
 
@@ -237,13 +228,13 @@ def test_offsets_of_a_group_count_with_the_transaction_also_if_their_coordinator
         consumer.close()
 
     copy(1, is_commit=True)
-    assert committed_offset(address, group) == 1
+    assert committed_offset(address, group, "source") == 1
     copy(2, is_commit=False)
-    assert committed_offset(address, group) == 1
+    assert committed_offset(address, group, "source") == 1
     copy(3, is_commit=True, dies=True)
 
     others = bootstrap(*members[:2])
-    assert committed_offset(others, group) == 3
+    assert committed_offset(others, group, "source") == 3
     assert read_committed(others, "sink", 2, partitions=3, quiet_s=1) == [b"1", b"3"]
 
 

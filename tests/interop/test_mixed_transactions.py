@@ -17,7 +17,9 @@ from interop.cluster_records import await_in_sync, lead_as_preferred, leader_of
 from interop.kafka_peer import KafkaTools
 from interop.kraft_controllers import KraftControllers
 from interop.transactional_records import (
+    committed_offset,
     coordinator_of,
+    create_internal_topics,
     id_coordinated_by,
     producer_of,
     read_committed,
@@ -49,10 +51,7 @@ def members(
             KafkaMember(kafka, controllers, place / "theirs", node_id=THEIRS, properties=BOTH)
         )
         address = f"{ours.address},{theirs.address}"
-        producer_of(address, "warm-up")
-        consumer = Consumer({"bootstrap.servers": address, "group.id": "warm-up"})
-        consumer.committed([TopicPartition("nothing", 0)], 30)
-        consumer.close()
+        create_internal_topics(address)
         lead_as_preferred(address)
         yield ours, theirs
 
@@ -124,9 +123,6 @@ def test_offsets_of_groups_of_both_kinds_count_with_the_transaction(
     producer = producer_of(address, id_coordinated_by(address, coordinator, "offsets"))
     consumer = Consumer({"bootstrap.servers": address, "group.id": group})
 
-    def committed() -> int:
-        return int(consumer.committed([TopicPartition(topic, 0)], 30)[0].offset)
-
     for offset, is_commit in ((5, True), (6, False), (7, True)):
         producer.begin_transaction()
         send(producer, topic, [b"%d" % offset] * 2, partitions=2)
@@ -137,7 +133,7 @@ def test_offsets_of_groups_of_both_kinds_count_with_the_transaction(
             retried(lambda: producer.commit_transaction(20))
         else:
             retried(lambda: producer.abort_transaction(20))
-        assert committed() == (offset if is_commit else 5)
+        assert committed_offset(address, group, topic) == (offset if is_commit else 5)
     consumer.close()
 
     expected = [b"5", b"5", b"7", b"7"]

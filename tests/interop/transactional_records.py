@@ -30,6 +30,27 @@ def producer_of(address: str, transactional_id: str, **settings: object) -> Prod
     return producer
 
 
+def create_internal_topics(address: str) -> None:
+    """Have the topics of both coordinators created, and wait until they coordinate."""
+    producer_of(address, "warm-up")
+    committed_offset(address, "warm-up", "nothing")
+
+
+def committed_offset(address: str, group: str, topic: str) -> int:
+    """The committed offset of partition 0, once no transaction may still change it."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group})
+    deadline = time.monotonic() + _PATIENCE_S
+    try:
+        while True:
+            try:
+                return int(consumer.committed([TopicPartition(topic, 0)], 10)[0].offset)
+            except KafkaException:  # librdkafka does not look for a coordinator again
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+    finally:
+        consumer.close()
+
+
 def retried(step: object) -> None:
     """Repeat a step of a transaction as long as librdkafka says that it can be."""
     deadline = time.monotonic() + _PATIENCE_S

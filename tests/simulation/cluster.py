@@ -51,7 +51,8 @@ class Cluster:
         self.is_unclean_allowed = rng.random() < 0.06
         self.has_disk_faults = rng.random() < 0.1
         self.has_bad_clocks = rng.random() < 0.3
-        self.may_lose = self.is_unclean_allowed or not self.is_disk or self.has_disk_faults
+        self.cannot_vouch: set[int] = set()  # nodes that may have to register without vouching
+        self.failed_disks: set[int] = set()
         self.session_ms = 250.0
         self.lag_max_ms = rng.choice((100, 200))
         self.fetch_bytes = rng.choice((300, 1 << 20))
@@ -205,10 +206,16 @@ class Cluster:
     def _note_down(self, life: Life) -> None:
         """A life ends. Copies of its last fetch may be on the way for long."""
         self.history.note_down(life)
+        if not self.is_disk and not life.node.was_orderly:
+            self.cannot_vouch.add(life.node_id)  # what it counted may be gone
         known = self.controller.brokers.get(life.node_id)
-        if known is not None and known.image.incarnation == life.incarnation:
-            # It was registered and never learned its epoch: the next life cannot vouch for it.
-            self.may_lose |= life.broker_epoch != known.image.epoch
+        if (
+            known is not None
+            and known.image.incarnation == life.incarnation
+            and life.broker_epoch != known.image.epoch
+        ):
+            # It was registered and never learned its epoch: the next life cannot name it.
+            self.cannot_vouch.add(life.node_id)
         if life.last_fetch is not None and self.world.chance(0.5):
             leader, fetch = life.last_fetch
             for _ in range(4):
@@ -233,6 +240,7 @@ class Cluster:
         life.replicas.close()
         for log in life.owner.logs.values():
             log.close()
+        node.was_orderly = all(log.state.failure is None for log in life.owner.logs.values())
         self.kill(node)
 
     def _restart_later(self, node: Node) -> None:
@@ -298,10 +306,9 @@ class Cluster:
         for replica in () if node.life is None else node.life.replicas:
             log = replica.site.log
             if replica.leader is not None and log.high_watermark > log.state.start:
-                self.history.of(log.partition).was_deleted_from = True
-                log.deletion.drop_local_before(
-                    self.world.rng.randint(log.state.start, log.high_watermark)
-                )
+                cut = self.world.rng.randint(log.state.start, log.high_watermark)
+                self.history.of(log.partition).note_deletion(cut)
+                log.deletion.drop_local_before(cut)
 
     def _fail_sync(self, node: Node) -> None:
         node.fs.fail_next("sync", OSError(errno.EIO, "the disk failed"), path_ends=".log")
@@ -313,13 +320,6 @@ class Cluster:
             node.fs.clear_faults()
             if node.life is not None:
                 node.life.paused_until_ms = -1.0
-                node.life.wants_shutdown = False
-                if node.life.broker_epoch in self._leaving_epochs():
-                    self.kill(node)  # it said that it leaves, and never got its answer
-
-    def _leaving_epochs(self) -> set[int]:
-        brokers = self.controller.brokers.values()
-        return {known.image.epoch for known in brokers if known.image.is_leaving}
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -386,10 +386,18 @@ class Cluster:
             return
         committed = self.history.of(producer.number).committed
         own = set(producer.sent)
-        stored = [committed[base].crc for base in sorted(committed) if committed[base].crc in own]
-        if self.history.of(producer.number).was_deleted_from:
-            # With its records, a log forgets a producer at the next start, as in Kafka.
-            stored = list(dict.fromkeys(reversed(stored)))[::-1]
+        base_of: dict[int, int] = {}
+        deleted_to = self.history.of(producer.number).deleted_to
+        stored: list[int] = []
+        for base in sorted(committed):
+            crc = committed[base].crc
+            if crc not in own:
+                continue
+            if crc in stored and base_of[crc] < deleted_to:
+                # With its records, a log forgets a producer at the next start, as in Kafka.
+                stored.remove(crc)
+            stored.append(crc)
+            base_of[crc] = base
         invariants.check_exactly_once(producer.client, producer.sent, producer.acknowledged, stored)
 
 

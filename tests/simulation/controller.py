@@ -25,11 +25,18 @@ TOPIC = "events"
 
 @dataclass
 class Registration:
-    """What the controller knows of one broker. `offset` is that of its registration record."""
+    """What the controller knows of one broker.
+
+    offset          of its registration record
+    applied         how far it has read the metadata
+    leaving_offset  of the record that began its controlled shutdown
+    """
 
     image: BrokerImage
     heard_ms: float
     offset: int
+    applied: int = 0
+    leaving_offset: int = 0
 
 
 class Controller:
@@ -105,30 +112,60 @@ class Controller:
         return epoch
 
     def heartbeat(self, node_id: int, epoch: int, applied: int, *, wants_shutdown: bool) -> str:
-        """`stale`, `fenced`, `running`, or `stop` for a broker that wants to and may."""
+        """`stale`, `fenced`, `running`, `leaving`, or `stop` for a broker that may stop now.
+
+        As KRaft's `BrokerHeartbeatManager` decides it. A controlled shutdown has no way back: it
+        ends once the broker leads nothing and every other broker knows that. Then the broker is
+        fenced and told to stop, whatever it asks for.
+        """
         known = self.brokers.get(node_id)
         if known is None or known.image.epoch != epoch:
             return "stale"
         known.heard_ms = self._world.now_ms
-        if wants_shutdown:
-            if not known.image.is_leaving:
-                known.image = replace(known.image, is_leaving=True)
-                self._leave(node_id)
-                self._publish()
-            return "stop"
-        if known.image.is_fenced and applied >= known.offset:
+        known.applied = applied
+        if known.image.is_fenced:
+            if wants_shutdown:
+                return "stop"
+            if applied < known.offset:
+                return "fenced"
             known.image = replace(known.image, is_fenced=False)
             self._elect_where_nobody_leads()
             self._publish()
-        return "fenced" if known.image.is_fenced else "running"
+        elif known.image.is_leaving:
+            if self._has_leaderships(node_id) or known.leaving_offset > self._lowest_active():
+                return "leaving"
+            self._fence(node_id)
+            return "stop"
+        elif wants_shutdown:
+            if not self._has_leaderships(node_id):
+                self._fence(node_id)
+                return "stop"
+            known.image = replace(known.image, is_leaving=True)
+            self._leave(node_id)
+            self._publish()
+            known.leaving_offset = self._end
+            return "leaving"
+        return "running"
+
+    def _has_leaderships(self, node_id: int) -> bool:
+        return any(partition.leader == node_id for partition in self.partitions.values())
+
+    def _lowest_active(self) -> float:
+        """How far the slowest broker that is neither fenced nor leaving has read."""
+        applied = [known.applied for node, known in self.brokers.items() if self._is_active(node)]
+        return min(applied, default=float("inf"))
+
+    def _fence(self, node_id: int) -> None:
+        known = self.brokers[node_id]
+        known.image = replace(known.image, is_fenced=True)
+        self._leave(node_id)
+        self._publish()
 
     def check_sessions(self) -> None:
         for node_id, known in self.brokers.items():
             is_silent = self._world.now_ms - known.heard_ms >= self._session_ms
             if is_silent and not known.image.is_fenced:
-                known.image = replace(known.image, is_fenced=True, is_leaving=False)
-                self._leave(node_id)
-                self._publish()
+                self._fence(node_id)
 
     def _is_active(self, node_id: int) -> bool:
         known = self.brokers.get(node_id)
@@ -237,7 +274,7 @@ class Controller:
     def _elected(
         self, old: PartitionImage, replicas: tuple[int, ...], in_sync: list[int], eligible: set[int]
     ) -> tuple[int, bool]:
-        candidates = [n for n in replicas if n in in_sync or n in eligible]
+        candidates = [n for n in replicas if n in (in_sync or eligible)]
         if old.leader in candidates and self._is_active(old.leader):
             return old.leader, False
         for node in candidates:

@@ -65,8 +65,11 @@ class PartitionHistory:
         self.appenders: dict[int, tuple[int, int]] = {}
         self.end_at_election: dict[int, int] = {}
         self.acknowledged: dict[int, Entry] = {}
-        self.was_deleted_from = False  # records were deleted by request
+        self.deleted_to = 0  # records below were deleted by request
         self.is_lossy = False  # an election was unclean: what was committed may be gone
+
+    def note_deletion(self, end: int) -> None:
+        self.deleted_to = max(self.deleted_to, end)
 
 
 class History:
@@ -92,9 +95,12 @@ class History:
                 self.election_count += 1
                 history.end_at_election[image.leader_epoch] = history.end
                 if (number, image.leader_epoch) in controller.unclean_epochs:
-                    invariants.check_clean(
-                        number, image.leader_epoch, is_allowed=self._cluster.may_lose
+                    # Nothing was left but the last leader, which could not vouch for its records.
+                    is_allowed = (
+                        self._cluster.is_unclean_allowed
+                        or image.leader in self._cluster.cannot_vouch
                     )
+                    invariants.check_clean(number, image.leader_epoch, is_allowed=is_allowed)
                     history.is_lossy = True
 
     def note_isr_made(self, leader: int, change: IsrChange, image: PartitionImage) -> None:
@@ -123,6 +129,12 @@ class History:
         self.safe_ends.pop((node_id, number), None)
         if log.replica.damaged_from is None:
             self.check_epochs(node_id, number, log)
+        else:
+            invariants.check_sound(
+                f"node {node_id}",
+                log.replica.damaged_from,
+                is_allowed=not self._cluster.is_disk or node_id in self._cluster.failed_disks,
+            )
 
     def note_dropped(self, node_id: int, number: int) -> None:
         self.stopped.pop((node_id, number), None)
@@ -214,9 +226,8 @@ class History:
         life = cluster.nodes[node_id].life
         who = f"node {node_id}"
         log = None if life is None else life.owner.logs.get(number)
-        registered = cluster.controller.brokers[node_id].image.incarnation
-        if not cluster.is_disk and (life is None or life.incarnation != registered):
-            return  # it lost what was not synced, and will say so when it registers
+        if self._will_not_vouch(node_id):
+            return
         if log is not None:
             safe = log.state.durable if cluster.is_disk else log.state.end
             invariants.check_safe(who, safe, end)
@@ -224,6 +235,13 @@ class History:
             invariants.check_agreement(who, entries_of(log, before, end), committed)
         elif cluster.is_disk:
             invariants.check_safe(who, self.safe_ends.get((node_id, number), 0), end)
+
+    def _will_not_vouch(self, node_id: int) -> bool:
+        """Whether a broker lost what was not synced, and has not registered since to say so."""
+        cluster = self._cluster
+        life = cluster.nodes[node_id].life
+        registered = cluster.controller.brokers[node_id].image.incarnation
+        return not cluster.is_disk and (life is None or life.incarnation != registered)
 
     def note_fetch(self, life: Life, replica: PartitionReplica, node_id: int) -> None:
         """A leader has noted a fetch."""
@@ -255,6 +273,8 @@ class History:
         history.acknowledged[base] = entry
 
     def _check_late(self, life: Life, number: int, entry: Entry, leader: int) -> None:
+        if self._will_not_vouch(leader):
+            return
         other = self._cluster.nodes[leader].life
         log = None if other is None else other.owner.logs.get(number)
         if log is not None and log.state.start <= entry.base:

@@ -13,7 +13,9 @@
 11  an acknowledged commit is found by the next coordinator
 12  an idempotent batch that is sent again is stored once, in order
 13  after healing, the ISR is all replicas, and every request is answered
-14  with durability=disk and sound disks, no election is unclean unless that is allowed
+14  no election is unclean unless that is allowed, or the last leader could not vouch for its
+    records: a disk failed, the topic has durability=os, or a life ended before it knew its epoch
+15  with durability=disk, no kill and no power cut damages a log
 """
 
 from __future__ import annotations
@@ -150,3 +152,8 @@ def check_converged(what: str, *, holds: bool) -> None:
 def check_clean(number: int, epoch: int, *, is_allowed: bool) -> None:
     if not is_allowed:
         raise Violation(14, f"partition {number}: the election of epoch {epoch} was unclean")
+
+
+def check_sound(who: str, damaged_from: int, *, is_allowed: bool) -> None:
+    if not is_allowed:
+        raise Violation(15, f"{who}: a sound disk has a log that is damaged from {damaged_from} on")

@@ -127,6 +127,7 @@ class Node:
         self.fs.sync_directory("/")
         self.life: Life | None = None
         self.life_count = 0
+        self.was_orderly = False  # the last life closed its logs, as the marker on the disk says
 
     def start(self) -> None:
         assert self.life is None
@@ -227,10 +228,15 @@ class Life:
 
     def start(self) -> None:
         for entry in self.fs.list(DATA):
-            if entry.is_directory and entry.name.startswith(TOPIC):
+            if entry.name.endswith("-delete"):
+                self.fs.remove_tree(os.path.join(DATA, entry.name))
+            elif entry.is_directory and entry.name.startswith(TOPIC):
                 self._open(int(entry.name.rpartition("-")[2]))
         saved = self.epoch_file.read()
-        self.previous_epoch = vouched_epoch(saved, self.owner.logs.values(), was_orderly=False)
+        was_orderly, self.node.was_orderly = self.node.was_orderly, False
+        self.previous_epoch = vouched_epoch(
+            saved, self.owner.logs.values(), was_orderly=was_orderly
+        )
         self.replicas.start()
         self._register()
         self._poll_image()
@@ -281,6 +287,7 @@ class Life:
 
     def _heartbeat(self) -> None:
         epoch, applied, leaves = self.broker_epoch, self.image.end, self.wants_shutdown
+        sent_s = self.now_s()
 
         def serve(reply: Reply) -> None:
             reply(
@@ -290,8 +297,8 @@ class Life:
             )
 
         def heard(answer: str | None) -> None:
-            if answer == "running":
-                self.heard_s = self.now_s()
+            if answer in ("running", "fenced", "leaving"):
+                self.heard_s = sent_s  # as `BrokerLifecycle` does: an answer may take long
             elif answer == "stop":
                 self.cluster.stop_orderly(self.node)
 
@@ -326,7 +333,11 @@ class Life:
         log.close(is_orderly=False)
         self.owner.save_recovery_points()
         self.owner.save_log_starts()
-        self.fs.remove_tree(log.directory)
+        # As a log directory does it: a power cut leaves all of the replica, or nothing.
+        gone = f"{log.directory}.{self.world.rng.getrandbits(32)}-delete"
+        self.fs.rename(log.directory, gone)
+        self.fs.sync_directory(DATA)
+        self.fs.remove_tree(gone)
         self.cluster.history.note_dropped(self.node_id, place.partition)
 
     def change_isr(self, change: IsrChange, when_done: Callable[[IsrOutcome], None]) -> None:
@@ -390,6 +401,8 @@ class Life:
 
     def disk_failed(self) -> None:
         """As a broker does whose only data directory failed: it stops, and vouches no more."""
+        self.cluster.cannot_vouch.add(self.node_id)
+        self.cluster.failed_disks.add(self.node_id)
         self.epoch_file.withdraw()
         self.cluster.kill(self.node)
 

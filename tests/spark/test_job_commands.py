@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 import cordwood
 from cordwood.cli.app import main
+from cordwood.log.beside.job_traces import read_traces
+from cordwood.storage.files import RealFileSystem
 
 TOPIC = "users"
 
@@ -54,6 +56,24 @@ def test_compact_shows_what_it_did_and_a_dry_run_what_it_would(
     assert "rewriting segments" in err
     (row,) = json.loads(after)["rows"]
     assert row["bytes_read"] == 0
+
+
+def test_a_job_leaves_a_trace_of_how_it_ended(
+    spark: SparkSession, data: Path, tmp_path: Path, run: Any
+) -> None:
+    run("spark", "stats", TOPIC, "--at", data, "--dry-run")
+    assert read_traces(RealFileSystem(), str(data)) == []
+    run("spark", "stats", TOPIC, "--at", data)
+    run("spark", "export", TOPIC, "--at", data, "--table", tmp_path / "t", "--format", "nonsense")
+    failed = run("spark", "stats", "no-such-topic", "--at", data)
+
+    traces = sorted(read_traces(RealFileSystem(), str(data)), key=lambda t: t.started_ms)
+    assert [(t.kind, t.subject, t.state(0)) for t in traces] == [
+        ("stats", TOPIC, "done"),
+        ("stats", "no-such-topic", "failed"),
+    ]
+    assert failed[0] != 0
+    assert "no-such-topic" in traces[1].text
 
 
 def test_export_and_materialize_write_tables(

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cordwood
+from cordwood.log.beside.job_traces import read_traces
 from cordwood.log.store.store import Store
+from cordwood.storage.files import RealFileSystem
 
 from .spark_rows import Row, expected, rows
 
@@ -226,6 +228,20 @@ def test_progress_is_committed_to_a_group_before_the_query_ends(
     stream.run()
 
     assert store.group("lag").committed() == {("a", 0): 5, ("a", 1): 0}
+
+
+def test_a_stream_leaves_a_trace_of_how_far_it_is(
+    spark: "SparkSession", store: Store, tmp_path: Path
+) -> None:
+    store.create_topic("a", partitions=2)
+    fill(store, 0, 5)
+    stream = Stream(spark, store.path, tmp_path, startingOffsets="earliest")
+
+    stream.run()
+
+    [trace] = read_traces(RealFileSystem(), store.path)
+    assert (trace.kind, trace.subject, trace.state(0)) == ("stream", "a", "done")
+    assert trace.positions == (("a", 0, 5), ("a", 1, 0))
 
 
 OPTIONS: list[tuple[dict[str, object], Callable[[Row], bool]]] = [

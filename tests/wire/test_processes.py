@@ -413,12 +413,21 @@ def test_a_killed_supervisor_takes_its_processes_along_and_nothing_is_lost(
     pids = served.pids
     served.kill()
     producer.purge()
-    await_true(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+    await_true(lambda: not any(map(_is_running, pids)))
     served.start()
 
     found = read(served.address, "t")
     assert acknowledged <= set(found)
     assert len(found) == len(set(found))
+
+
+def _is_running(pid: int) -> bool:
+    """Whether a process has not ended; its new parent may not have waited for it yet."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_group_goes_on_after_the_death_of_its_coordinator(served: ServedProcesses) -> None:

@@ -17,22 +17,27 @@ from cordwood.errors import LogClosedError
 from cordwood.log.partition.group_commit import PendingAppend
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.appended import Appended
+from cordwood.log.rules.fork_refusal import refuse_after_fork
 
 _Waiting = tuple[PendingAppend, "asyncio.Future[Appended]"]
 
 
 class AppendDispatcher:
-    """The queues of one store. `append` is for the thread of the loop, the rest for any."""
+    """The queues of one store. Tasks of any loop may call `append`.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
-        self._loop = loop
+    A forked child has none of the threads, and is refused.
+    """
+
+    def __init__(self, threads: int, name: str) -> None:
+        """`name` is that of the store, for errors."""
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="cordwood-aio-append")
         self._lock = threading.Lock()
         self._queues: dict[PartitionLog, list[_Waiting]] = {}  # of the logs that a thread serves
+        refuse_after_fork(self, name)
 
     def append(self, log: PartitionLog, item: PendingAppend) -> "asyncio.Future[Appended]":
         """Queue a prepared record. The result has its place, once its durability is reached."""
-        future: asyncio.Future[Appended] = self._loop.create_future()
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         with self._lock:
             queue = self._queues.get(log)
             if queue is not None:
@@ -72,9 +77,13 @@ class AppendDispatcher:
     def _tell(
         self, log: PartitionLog, waiting: list[_Waiting], failure: BaseException | None
     ) -> None:
-        # The loop may be closed, and then nobody waits any more.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(_answer, log.partition, waiting, failure)
+        by_loop: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
+        for each in waiting:
+            by_loop.setdefault(each[1].get_loop(), []).append(each)
+        for loop, of_loop in by_loop.items():
+            # The loop may be closed, and then nobody waits any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_answer, log.partition, of_loop, failure)
 
     def stop(self) -> None:
         """Finish what was queued, and end the threads."""

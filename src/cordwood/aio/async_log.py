@@ -1,13 +1,13 @@
 """One partition for tasks of a loop."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from cordwood.aio.append_dispatcher import AppendDispatcher
 from cordwood.aio.blocking_calls import BlockingCalls
+from cordwood.aio.follow_feed import FollowFeed
+from cordwood.aio.record_stream import IteratorFeed, RecordStream, record_bytes
 from cordwood.errors import LogClosedError, ReadOnlyError
 from cordwood.format.record import Header, Record
 from cordwood.log.partition.partition_log import PartitionLog
@@ -15,20 +15,15 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import open_view
 from cordwood.log.rules.appended import Appended, AppendedRange
 from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation, is_committed_only
+from cordwood.log.rules.topic_config import Durability
 from cordwood.quantities import Offset
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# How often a log of another process is looked at: at first, and after a while without news.
-_LOOK_S_MIN: Final = 0.005
-_LOOK_S_MAX: Final = 0.05
-# A log of this process tells its followers. They look by themselves as well, but rarely.
-_LOOK_S_OF_OWNER: Final = 5.0
-
 
 class AsyncLog:
-    """One partition. For the tasks of one loop."""
+    """One partition. Tasks of any loop may use it."""
 
     def __init__(
         self, log: LogReader, calls: BlockingCalls, dispatcher: AppendDispatcher | None
@@ -70,12 +65,24 @@ class AsyncLog:
         headers: Sequence[Header] | Mapping[str, bytes | None] = (),
         timestamp_ms: int | datetime | None = None,
         expected_offset: int | None = None,
+        durability: Durability | None = None,
     ) -> Appended:
-        """Append one record; return its place once the topic's durability is reached.
+        """Append one record; return its place once its durability is reached.
 
-        If the task is cancelled, the record may have been appended all the same, whole.
+        If the task is cancelled, the record may have been appended all the same, whole. For
+        `durability` see `PartitionLog.append`.
         """
         log, dispatcher = self._writable()
+        if durability is not None and durability != log.config.durability:
+            return await self._calls.call(
+                log.append,
+                value,
+                key=key,
+                headers=headers,
+                timestamp_ms=timestamp_ms,
+                expected_offset=expected_offset,
+                durability=durability,
+            )
         item = log.appending.prepare(value, key, headers, timestamp_ms, expected_offset)
         return await dispatcher.append(log, item)
 
@@ -107,13 +114,15 @@ class AsyncLog:
         stop: int | None = None,
         max_records: int | None = None,
         isolation: Isolation = READ_UNCOMMITTED,
-    ) -> AsyncIterator[Record]:
+    ) -> RecordStream[Record]:
         """Records from `start` (default: the first) up to `stop` or the high watermark."""
-        return self._calls.iterate(
-            lambda: self.log.read(start, stop=stop, max_records=max_records, isolation=isolation)
+        feed = IteratorFeed(
+            lambda: self.log.read(start, stop=stop, max_records=max_records, isolation=isolation),
+            record_bytes,
         )
+        return RecordStream(self._calls, feed)
 
-    def __aiter__(self) -> AsyncIterator[Record]:
+    def __aiter__(self) -> RecordStream[Record]:
         return self.read()
 
     def scan(
@@ -123,37 +132,37 @@ class AsyncLog:
         *,
         columns: Sequence[str] | None = None,
         isolation: Isolation = READ_UNCOMMITTED,
-    ) -> AsyncIterator["pa.RecordBatch"]:
+    ) -> RecordStream["pa.RecordBatch"]:
         """The same records as Arrow record batches."""
-        return self._calls.iterate(
-            lambda: self.log.scan(start, stop, columns=columns, isolation=isolation)
+        feed = IteratorFeed(
+            lambda: self.log.scan(start, stop, columns=columns, isolation=isolation),
+            lambda batch: batch.nbytes,
         )
+        return RecordStream(self._calls, feed)
 
-    async def follow(
+    def follow(
         self,
         start: int | None = None,
         *,
         idle_timeout_ms: int | None = None,
         isolation: Isolation = READ_UNCOMMITTED,
-    ) -> AsyncIterator[Record]:
+    ) -> RecordStream[Record]:
         """Records from `start` (default: the end) on, waiting for new ones as long as it takes.
 
-        Ends when the store is closed, or after `idle_timeout_ms` without a new record.
+        Ends when the store is closed or the topic is deleted, or after `idle_timeout_ms` without a
+        new record. A cancelled `anext` loses nothing; the next one goes on.
         """
+        is_committed_only(isolation)  # raises for an unknown one
         view = open_view(self.log.source)
-        offset, _ = view.readable(view.high_watermark if start is None else start, None)
-        news = LogNews(self.log)
-        timeout_s = None if idle_timeout_ms is None else idle_timeout_ms / 1000
-        try:
-            while True:
-                end = await news.beyond(offset, timeout_s, isolation)
-                if end is None:
-                    return
-                async for record in self.read(offset, stop=end, isolation=isolation):
-                    yield record
-                offset = end
-        finally:
-            news.close()
+        first, _ = view.readable(view.high_watermark if start is None else start, None)
+        feed = FollowFeed(
+            {self.partition: first},
+            lambda: [self.log],
+            timeout_s=None if idle_timeout_ms is None else idle_timeout_ms / 1000,
+            isolation=isolation,
+            labelled=lambda record, _: record,
+        )
+        return RecordStream(self._calls, feed)
 
     async def offset_for_time(self, timestamp_ms: int | datetime) -> Offset | None:
         """The first offset at or after a time; None past the end."""
@@ -162,60 +171,3 @@ class AsyncLog:
     async def find(self, key: bytes) -> Record | None:
         """The newest record with that key."""
         return await self._calls.call(self.log.find, key)
-
-
-class LogNews:
-    """Waits for the end of a log to move, without a thread. For one task at a time."""
-
-    def __init__(self, log: LogReader) -> None:
-        self._log = log
-        self._loop = asyncio.get_running_loop()
-        self._moved = asyncio.Event()
-        self._is_told = isinstance(log, PartitionLog)
-        self._is_closed = False
-        if isinstance(log, PartitionLog):
-            log.promises.add_listener(self._tell)
-
-    def _tell(self) -> None:
-        """Called in the thread that moved the log, with its locks held."""
-        with suppress(RuntimeError):  # the loop may be closed
-            self._loop.call_soon_threadsafe(self._moved.set)
-
-    async def beyond(
-        self, offset: Offset, timeout_s: float | None, isolation: Isolation
-    ) -> Offset | None:
-        """The end of what can be read, once it is past `offset`.
-
-        None when the log is closed, or after `timeout_s`.
-        """
-        only_committed = is_committed_only(isolation)
-        deadline_s = None if timeout_s is None else self._loop.time() + timeout_s
-        pause_s = _LOOK_S_OF_OWNER if self._is_told else _LOOK_S_MIN
-        while True:
-            self._moved.clear()
-            source = self._log.source
-            if source.is_closed:
-                return None
-            try:
-                end = source.last_stable_offset if only_committed else source.high_watermark
-            except LogClosedError:
-                return None
-            if end > offset:
-                return end
-            left_s = pause_s
-            if deadline_s is not None:
-                left_s = min(pause_s, deadline_s - self._loop.time())
-                if left_s <= 0:
-                    return None
-            try:
-                async with asyncio.timeout(left_s):
-                    await self._moved.wait()
-            except TimeoutError:
-                if not self._is_told:
-                    pause_s = min(pause_s * 2, _LOOK_S_MAX)
-
-    def close(self) -> None:
-        """Stop listening. Safe to repeat."""
-        if not self._is_closed and isinstance(self._log, PartitionLog):
-            self._log.promises.remove_listener(self._tell)
-        self._is_closed = True

@@ -2,13 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from cordwood.aio.append_dispatcher import AppendDispatcher
+from cordwood.aio.async_group import AsyncGroup
 from cordwood.aio.async_topic import AsyncTopic
-from cordwood.aio.blocking_calls import BlockingCalls
+from cordwood.aio.blocking_calls import BlockingCalls, settled
 from cordwood.library import open_store
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store
@@ -20,15 +21,13 @@ _OPENED_MAX: Final = 64  # partitions of a new topic
 
 
 class AsyncStore:
-    """Topics and groups, for the tasks of one loop. `store` is the store itself."""
+    """Topics and groups, for tasks of any loop. `store` is the store itself."""
 
     def __init__(self, store: Store | ReadOnlyStore, calls: BlockingCalls) -> None:
         self.store: Any = store
         self._calls = calls
         self._dispatcher = (
-            AppendDispatcher(asyncio.get_running_loop(), calls.threads)
-            if isinstance(store, Store)
-            else None
+            AppendDispatcher(calls.threads, repr(store)) if isinstance(store, Store) else None
         )
 
     def __repr__(self) -> str:
@@ -88,18 +87,19 @@ class AsyncStore:
 
     # --- groups ------------------------------------------------------------------------------
 
+    def group(self, name: str) -> AsyncGroup:
+        """A consumer group: its committed offsets, and readers that commit by themselves."""
+        return AsyncGroup(self.store.group(name), self._calls)
+
     async def commit(
         self, group: str, offsets: Mapping[TopicPartition, int | tuple[int, str]]
     ) -> None:
-        """Commit the next offset to read of each partition. See `Group.commit`."""
-        await self._calls.call(self.store.group(group).commit, offsets)
+        """The same as ``group(name).commit(offsets)``."""
+        await self.group(group).commit(offsets)
 
     async def committed(self, group: str) -> dict[TopicPartition, Offset]:
-        """All offsets that a group has committed."""
-        found: dict[TopicPartition, Offset] = await self._calls.call(
-            self.store.group(group).committed
-        )
-        return found
+        """The same as ``group(name).committed()``."""
+        return await self.group(group).committed()
 
     # --- transactions ------------------------------------------------------------------------
 
@@ -126,24 +126,14 @@ class AsyncStore:
     async def close(self) -> None:
         """Finish the appends that were queued, sync everything and close. Safe to repeat.
 
-        Later appends raise `LogClosedError`.
+        Later appends raise `LogClosedError`. If the task is cancelled, the store is closed first.
         """
-        await _finished(self._calls.call(self._close))
+        await settled(asyncio.to_thread(self._close))
 
     def _close(self) -> None:
         if self._dispatcher is not None:
             self._dispatcher.stop()
         self.store.close()
-
-
-async def _finished(work: Awaitable[None]) -> None:
-    """Wait for `work`, also if the task is cancelled: a store must not stay half closed."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
 
 
 @asynccontextmanager
@@ -156,20 +146,26 @@ async def open_async(
     threads: int = _THREADS,
     **options: Any,
 ) -> AsyncIterator[AsyncStore]:
-    """Open the store in `path` for the tasks of this loop. See `cordwood.open` for the options.
+    """Open the store in `path` for tasks. See `cordwood.open` for the options.
 
     `threads` is the number of threads that wait for files on behalf of all tasks.
     """
-    calls = BlockingCalls(threads)
+    calls = BlockingCalls(threads, f"the store in {os.fspath(path)}")
+    opening: Callable[..., Store | ReadOnlyStore] = open_store
+    begun = calls.submit(
+        opening, path, read_only=read_only, data_dirs=data_dirs, config=config, **options
+    )
     try:
-        opening: Callable[..., Store | ReadOnlyStore] = open_store
-        store = await calls.call(
-            opening, path, read_only=read_only, data_dirs=data_dirs, config=config, **options
-        )
+        try:
+            store = await settled(begun)
+        except asyncio.CancelledError:
+            if begun.exception() is None:  # it was opened all the same, and nobody will close it
+                await settled(asyncio.to_thread(begun.result().close))
+            raise
         opened = AsyncStore(store, calls)
         try:
             yield opened
         finally:
             await opened.close()
     finally:
-        calls.stop()
+        await calls.stop()

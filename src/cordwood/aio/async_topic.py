@@ -1,28 +1,26 @@
 """One topic for tasks of a loop."""
 
-import asyncio
 import operator
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
 from cordwood.aio.append_dispatcher import AppendDispatcher
 from cordwood.aio.async_log import AsyncLog
 from cordwood.aio.blocking_calls import BlockingCalls
+from cordwood.aio.follow_feed import FollowFeed
+from cordwood.aio.record_stream import IteratorFeed, RecordStream, record_bytes
 from cordwood.format.record import Header
+from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.merged_logs import ReadOrder, TopicRecord, labelled
 from cordwood.log.rules.appended import Appended, AppendedMany
-from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation
-from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation, is_committed_only
+from cordwood.log.rules.topic_config import Durability, TopicConfig
 from cordwood.log.topics.topic import Topic
-
-# Records that a follower of a topic holds for a task that is slower than they arrive.
-_HELD_MAX = 4096
 
 
 class AsyncTopic:
-    """The partitions of one topic. For the tasks of one loop."""
+    """The partitions of one topic. Tasks of any loop may use it."""
 
     def __init__(
         self, topic: Topic[Any], calls: BlockingCalls, dispatcher: AppendDispatcher | None
@@ -53,6 +51,10 @@ class AsyncTopic:
         """One partition. If it was never used, its files are opened here."""
         return AsyncLog(self.topic.partition(number), self._calls, self._dispatcher)
 
+    def _opened(self, number: int) -> LogReader:
+        log: LogReader = self.topic.partition(number)
+        return log
+
     def __getitem__(self, number: int) -> AsyncLog:
         """``topic[0]``. A negative number counts from the last partition."""
         number = operator.index(number)
@@ -69,18 +71,23 @@ class AsyncTopic:
         timestamp_ms: int | datetime | None = None,
         partition: int | None = None,
         expected_offset: int | None = None,
+        durability: Durability | None = None,
     ) -> Appended:
         """Append one record. See `Topic.append`.
 
         If the task is cancelled, the record may have been appended all the same, whole.
         """
         number = self.topic.choose_partition(key) if partition is None else partition
-        return await self.partition(number).append(
+        opened: LogReader | None = self.topic.opened(number)
+        if opened is None:  # its files are opened, maybe made: not in the loop
+            opened = await self._calls.call(self._opened, number)
+        return await AsyncLog(opened, self._calls, self._dispatcher).append(
             value,
             key=key,
             headers=headers,
             timestamp_ms=timestamp_ms,
             expected_offset=expected_offset,
+            durability=durability,
         )
 
     async def append_many(
@@ -94,50 +101,31 @@ class AsyncTopic:
 
     def read(
         self, *, order: ReadOrder = "time", isolation: Isolation = READ_UNCOMMITTED
-    ) -> AsyncIterator[TopicRecord]:
+    ) -> RecordStream[TopicRecord]:
         """All records of all partitions, oldest first. See `Topic.read`."""
-        return self._calls.iterate(lambda: self.topic.read(order=order, isolation=isolation))
+        feed = IteratorFeed(lambda: self.topic.read(order=order, isolation=isolation), record_bytes)
+        return RecordStream(self._calls, feed)
 
-    def __aiter__(self) -> AsyncIterator[TopicRecord]:
+    def __aiter__(self) -> RecordStream[TopicRecord]:
         return self.read()
 
-    async def follow(
+    def follow(
         self,
         start: Literal["start", "end"] | Mapping[int, int] = "end",
         *,
+        idle_timeout_ms: int | None = None,
         isolation: Isolation = READ_UNCOMMITTED,
-    ) -> AsyncIterator[TopicRecord]:
-        """Records of all partitions as they arrive. Ends when the store is closed.
+    ) -> RecordStream[TopicRecord]:
+        """Records of all partitions as they arrive. See `Topic.follow`.
 
-        `start` is "start", "end", or the first offset by partition.
+        A cancelled `anext` loses nothing; the next one goes on.
         """
-        firsts = self.topic.first_offsets(start)
-        held: asyncio.Queue[TopicRecord | BaseException | None] = asyncio.Queue(_HELD_MAX)
-
-        async def follow_one(number: int, first: int) -> None:
-            try:
-                async for record in self.partition(number).follow(first, isolation=isolation):
-                    await held.put(labelled(record, number))
-                await held.put(None)
-            except asyncio.CancelledError:
-                raise
-            except BaseException as error:  # it is raised in the task that follows
-                await held.put(error)
-
-        tasks = [asyncio.create_task(follow_one(*each)) for each in firsts.items()]
-        open_count = len(tasks)
-        try:
-            while open_count:
-                item = await held.get()
-                if item is None:
-                    open_count -= 1
-                elif isinstance(item, BaseException):
-                    raise item
-                else:
-                    yield item
-        finally:
-            for task in tasks:
-                task.cancel()
-            for task in tasks:
-                with suppress(asyncio.CancelledError):
-                    await task
+        is_committed_only(isolation)  # raises for an unknown one
+        feed = FollowFeed(
+            self.topic.first_offsets(start, only_opened=True),
+            lambda: self.topic.opened_partitions,
+            timeout_s=None if idle_timeout_ms is None else idle_timeout_ms / 1000,
+            isolation=isolation,
+            labelled=labelled,
+        )
+        return RecordStream(self._calls, feed)

@@ -1,50 +1,67 @@
 """Calls that wait for files, in the threads of a store, for tasks of a loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
-from typing import Final, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
+
+from cordwood.errors import LogClosedError
+from cordwood.log.rules.fork_refusal import refuse_after_fork
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-# Records that one visit of a thread brings: few at first, because a task may want one.
-_FIRST_ITEMS: Final = 64
-_ITEMS_MAX: Final = 4096
-
 
 class BlockingCalls:
-    """The threads of one store. At most `threads` of them, whatever the number of tasks."""
+    """The threads of one store. At most `threads` of them, whatever the number of tasks.
 
-    def __init__(self, threads: int) -> None:
+    Tasks of any loop may use it. A forked child has none of the threads, and is refused.
+    """
+
+    def __init__(self, threads: int, name: str) -> None:
+        """`name` is that of the store, for errors."""
         self.threads = threads
-        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="cordwood-aio")
+        self._name = name
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="cordwood-aio")
+        refuse_after_fork(self, name)
+
+    def submit(
+        self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> "asyncio.Future[_T]":
+        """Begin a call that may wait for files. Raises `LogClosedError` after `stop`."""
+        try:
+            running = self._pool.submit(function, *args, **kwargs)
+        except RuntimeError as error:
+            raise LogClosedError(self._name) from error
+        return asyncio.wrap_future(running)
 
     async def call(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Call a function that may wait for files.
 
-        If the task is cancelled meanwhile, the call goes on, and its result is dropped.
+        If the task is cancelled before a thread takes the call, it is not made. After that it goes
+        on, and its result is dropped.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.pool, lambda: function(*args, **kwargs))
+        return await self.submit(function, *args, **kwargs)
 
-    async def iterate(self, begin: Callable[[], Iterator[_T]]) -> AsyncIterator[_T]:
-        """The items of an iterator that reads files, a few thousand with each visit."""
-        items = await self.call(begin)
-        number = _FIRST_ITEMS
-        while True:
-            taken = await self.call(_take, items, number)
-            for item in taken:
-                yield item
-            if len(taken) < number:
-                return
-            number = min(number * 4, _ITEMS_MAX)
-
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Wait for the calls under way, and end the threads."""
-        self.pool.shutdown(wait=True)
+        await settled(asyncio.to_thread(self._pool.shutdown))
 
 
-def _take(items: Iterator[_T], number: int) -> list[_T]:
-    return list(islice(items, number))
+async def settled(work: Awaitable[_T]) -> _T:
+    """Wait for `work` to its end, also if the task is cancelled meanwhile.
+
+    Then `CancelledError` is raised afterwards: what must be whole is whole.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled() and task.exception() is not None:
+        cancelled.__cause__ = task.exception()
+    raise cancelled

@@ -33,8 +33,9 @@ from cordwood.value_class import dataclass
 _TRIES: Final = 3
 # A reader that looks at a header reads the batch next, so this much is fetched at least.
 _NEAR_BYTES: Final = 64 * KIB
-# What is under way for one reader: as many pieces as there are threads.
-AHEAD_BYTES: Final = 32 * MIB
+# On the disk, not in memory. Twice what the threads fetch at once, so that none of them has to wait
+# while the reader waits for the first piece.
+AHEAD_BYTES: Final = 64 * MIB
 _SEGMENTS_AHEAD: Final = 8  # of small segments, each of which costs requests of its own
 _EXPECTED_MAX: Final = 16
 
@@ -222,7 +223,7 @@ class RangedFile:
             self._fetch(kept, file, *runs[0])
 
     def _claim(self, kept: _Kept, first: int, last: int, position: int) -> list[tuple[int, int]]:
-        """Runs of blocks to fetch: the first is ours to fetch, the others are queued."""
+        """Runs of blocks to fetch: the first is ours to fetch, the others are to be offered."""
         runs = self._runs(kept, first, last, _QUEUED)
         if not runs:
             return []
@@ -235,9 +236,10 @@ class RangedFile:
             while end < wanted and kept.blocks[end] <= _QUEUED:
                 end += 1
         _set(kept, start, end, _COMING)
-        for run in runs[1:]:
+        fresh = [run for run in runs[1:] if kept.blocks.find(_MISSING, *run) >= 0]
+        for run in fresh:
             _set(kept, *run, _QUEUED)
-        return [(start, end), *runs[1:]]
+        return [(start, end), *fresh]
 
     def _runs(self, kept: _Kept, first: int, end: int, state_max: int) -> list[tuple[int, int]]:
         """Blocks in [first, end) in no state above `state_max`, as runs of at most a piece."""

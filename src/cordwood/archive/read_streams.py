@@ -1,7 +1,8 @@
 """Recognising readers that go through a file in order, to fetch what they will want next.
 
-The rule: fetch ahead twice as far as the reader came without a jump, up to a limit. So looking up a
-record fetches nothing ahead, and a scan soon has as much under way as the limit allows.
+The rule: fetch ahead four times as far as the reader came without a jump, up to a limit. So a
+lookup of one record fetches nothing ahead, and a scan soon has as much under way as the limit
+allows.
 """
 
 from typing import Final
@@ -17,7 +18,7 @@ _STEP_MAX: Final = 256 * KIB
 
 def ahead_of(run: int, ahead_max: int) -> int:
     """How many bytes to fetch ahead of a reader that read `run` bytes in order."""
-    return min(2 * run, ahead_max) if run >= _RUN_MIN else 0
+    return min(4 * run, ahead_max) if run >= _RUN_MIN else 0
 
 
 class ReadStreams:

@@ -21,7 +21,7 @@ from weakref import ref
 
 from cordwood.archive.object_port import ObjectStore, copy_into
 from cordwood.archive.segment_copy import ArchivedFile
-from cordwood.errors import FormatError, StorageError
+from cordwood.errors import FormatError, LogClosedError, StorageError
 from cordwood.log.store.archive_port import CACHE_BYTES
 from cordwood.storage.files import TEMPORARY_SUFFIX, File, FileSystem
 from cordwood.value_class import dataclass
@@ -70,6 +70,7 @@ class SegmentCache:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._size = 0
         self._is_prepared = False
+        self._is_closed = False
 
     @property
     def directory(self) -> str:
@@ -187,6 +188,8 @@ class SegmentCache:
             self._changed.notify_all()
 
     def _prepare(self) -> None:
+        if self._is_closed:
+            raise LogClosedError("the store that reads this archive")
         if not self._is_prepared and self._directory is not None:
             with suppress(FileNotFoundError):
                 self._fs.remove_tree(self._directory)
@@ -218,11 +221,11 @@ class SegmentCache:
             self._fs.remove(path)
 
     def close(self) -> None:
-        """Remove all files. Readers can go on reading the files they have open."""
+        """Remove all files. Readers can go on with what they have open, and fetch nothing more."""
         with self._changed:
             self._entries.clear()
             self._size = 0
-            self._is_prepared = False
+            self._is_closed = True
             directory = self._directory
         if directory is not None:
             with suppress(OSError):

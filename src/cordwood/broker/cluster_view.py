@@ -25,6 +25,13 @@ class BrokerAddress(NamedTuple):
     rack: str | None = None
 
 
+class RegisteredBroker(NamedTuple):
+    """A broker, whether or not it is alive."""
+
+    address: BrokerAddress
+    is_fenced: bool = False
+
+
 class TopicView(NamedTuple):
     """A topic of the cluster, wherever its partitions are."""
 
@@ -74,6 +81,10 @@ class ClusterView(Protocol):
         """The brokers that are alive, as the clients of the listener `here` reach them."""
         ...
 
+    def registered(self, here: ClientListener) -> list[RegisteredBroker]:
+        """All brokers, also those that are not alive."""
+        ...
+
     def topic_names(self) -> list[str]:
         """All topics in order, including internal ones."""
         ...
@@ -115,6 +126,9 @@ class SoleBroker:
 
     def brokers(self, here: ClientListener) -> list[BrokerAddress]:
         return [self._address(here)]
+
+    def registered(self, here: ClientListener) -> list[RegisteredBroker]:
+        return [RegisteredBroker(self._address(here))]
 
     def topic_names(self) -> list[str]:
         return self._store.topics(include_internal=True)

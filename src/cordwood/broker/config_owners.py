@@ -15,11 +15,13 @@ from cordwood.broker.config.config_entries import (
     broker_entries,
     group_entries,
     shared_entries,
+    subscription_entries,
     topic_entries,
 )
 from cordwood.broker.config.dynamic_keys import DYNAMIC_KEYS, GROUP_KEYS
 from cordwood.broker.dynamic_configs import EVERY_BROKER, Changes, DynamicConfigs
 from cordwood.broker.error_codes import ErrorCode, RefusedError
+from cordwood.broker.telemetry.subscription import SUBSCRIPTION_KEYS
 from cordwood.errors import ConfigError
 from cordwood.format.file_names import check_topic_name
 from cordwood.log.rules.config_key import ConfigKey
@@ -109,11 +111,13 @@ class ConfigOwners:
                 )
             case ResourceType.GROUP:
                 return _GroupConfigs(self._dynamic, name)
+            case ResourceType.CLIENT_METRICS:
+                return _SubscriptionConfigs(self._dynamic, name)
             case _:
                 raise RefusedError(
                     ErrorCode.invalid_request,
-                    f"resource type {resource_type} has no configuration; topics (2), brokers (4) "
-                    "and groups (32) have one",
+                    f"resource type {resource_type} has no configuration; topics (2), brokers "
+                    "(4), client metrics (16) and groups (32) have one",
                 )
 
     def names(self) -> dict[ResourceType, list[str]]:
@@ -122,6 +126,7 @@ class ConfigOwners:
             if self._cluster is None
             else self._cluster.topic_names(),
             ResourceType.BROKER: [str(self._identity.node_id)],
+            ResourceType.CLIENT_METRICS: self._dynamic.subscription_names(),
             ResourceType.GROUP: self._dynamic.groups(),
         }
 
@@ -273,3 +278,40 @@ class _GroupConfigs:
         for name, value in changes.items():
             self.key(name, value)
         self._dynamic.alter_group(self._group_id, changes, validate_only=validate_only)
+
+
+class _SubscriptionConfigs:
+    """A subscription to client metrics. It exists while a key is set."""
+
+    def __init__(self, dynamic: DynamicConfigs, name: str) -> None:
+        self._dynamic = dynamic
+        self._name = name
+
+    def entries(self) -> list[ConfigEntry]:
+        if not self._name:
+            raise RefusedError(
+                ErrorCode.invalid_request, "Client metrics subscription name must not be empty"
+            )
+        return subscription_entries(SUBSCRIPTION_KEYS, self.overrides())
+
+    def key(self, name: str, value: str | None) -> ConfigKey:
+        key = SUBSCRIPTION_KEYS.get(name)
+        if key is None:
+            raise RefusedError(
+                ErrorCode.invalid_request,
+                f"{name} is not a key of client metrics: {', '.join(SUBSCRIPTION_KEYS)}",
+            )
+        return key
+
+    def overrides(self) -> Mapping[str, str]:
+        return self._dynamic.of_subscription(self._name)
+
+    def effective(self) -> Mapping[str, str]:
+        return {entry.key.name: entry.value or "" for entry in self.entries()}
+
+    def change(self, changes: Changes, *, validate_only: bool) -> None:
+        if not self._name:
+            raise RefusedError(ErrorCode.invalid_request, "Subscription name can't be empty")
+        for name, value in changes.items():
+            self.key(name, value)
+        self._dynamic.alter_subscription(self._name, changes, validate_only=validate_only)

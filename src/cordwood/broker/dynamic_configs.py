@@ -18,6 +18,12 @@ from cordwood.broker.config.dynamic_keys import (
     canonical,
 )
 from cordwood.broker.error_codes import ErrorCode, RefusedError
+from cordwood.broker.telemetry.subscription import (
+    SUBSCRIPTION_KEYS,
+    SUBSCRIPTIONS_MAX,
+    Subscription,
+    parse_subscription,
+)
 from cordwood.errors import ConfigError, CordwoodError
 from cordwood.log.rules.config_key import ConfigKey
 from cordwood.log.store.store import Store
@@ -27,6 +33,7 @@ logger = logging.getLogger(__name__)
 EVERY_BROKER: Final = ""  # Kafka's name for settings of all brokers at once
 _BROKER: Final = "broker"
 _GROUP: Final = "group"
+_CLIENT_METRICS: Final = "client-metrics"
 _HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
 _SESSION: Final = "consumer.session.timeout.ms"
 
@@ -42,6 +49,7 @@ class DynamicConfigs:
         self._node = str(config.node_id)
         self._changing = threading.Lock()
         self._listeners: list[Callable[[BrokerConfig], None]] = []
+        self._subscribed: list[Callable[[list[Subscription]], None]] = []
         self.static = RunningConfig(
             broker=config,
             topic_defaults=store.registry.defaults,
@@ -131,6 +139,48 @@ class DynamicConfigs:
             if not validate_only:
                 self._saved.put(_GROUP, group_id, texts)
         logger.info("changed settings of group %s: %s", group_id, ", ".join(sorted(changes)))
+
+    # --- client metrics ----------------------------------------------------------------------
+
+    def of_subscription(self, name: str) -> Mapping[str, str]:
+        return self._saved.of(_CLIENT_METRICS, name)
+
+    def subscription_names(self) -> list[str]:
+        """The subscriptions to client metrics, in order."""
+        return self._saved.names(_CLIENT_METRICS)
+
+    def subscriptions(self) -> list[Subscription]:
+        """All subscriptions. One that this version refuses is left out."""
+        found = []
+        for name in self.subscription_names():
+            try:
+                found.append(parse_subscription(name, self.of_subscription(name)))
+            except ConfigError as error:
+                logger.warning("ignoring the client metrics subscription %s: %s", name, error)
+        return found
+
+    def when_subscribed(self, listener: Callable[[list[Subscription]], None]) -> None:
+        """Call `listener` with all subscriptions, now and after each change of them."""
+        with self._changing:
+            self._subscribed.append(listener)
+            listener(self.subscriptions())
+
+    def alter_subscription(self, name: str, changes: Changes, *, validate_only: bool) -> None:
+        with self._changing:
+            texts = _changed(self._saved.of(_CLIENT_METRICS, name), changes, SUBSCRIPTION_KEYS)
+            parse_subscription(name, texts)
+            is_new = name not in self.subscription_names() and bool(texts)
+            if is_new and len(self.subscription_names()) >= SUBSCRIPTIONS_MAX:
+                raise ConfigError(
+                    "client-metrics", name, f"there are {SUBSCRIPTIONS_MAX} subscriptions already"
+                )
+            if validate_only:
+                return
+            self._saved.put(_CLIENT_METRICS, name, texts)
+            found = self.subscriptions()
+            for listener in self._subscribed:
+                listener(found)
+        logger.info("changed client metrics subscription %s: %s", name, ", ".join(sorted(changes)))
 
 
 def _changed(

@@ -13,6 +13,7 @@ import logging
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -55,19 +56,25 @@ from cordwood.broker.security.client_quotas import ClientQuotas
 from cordwood.broker.security.connection_rates import ConnectionRates
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.services import Services
+from cordwood.broker.telemetry.client_metrics import ClientMetrics
 from cordwood.clock import SystemClock
-from cordwood.errors import CordwoodError
+from cordwood.errors import ConfigError, CordwoodError
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.security.access.access_event import AccessEvents
+from cordwood.security.security_file import SecurityFile
+from cordwood.security.security_source import SecuritySource
 from cordwood.security.security_state import SecurityState
 
 if TYPE_CHECKING:
     from cordwood.broker.cluster.cluster_assembly import MemberSurroundings
     from cordwood.broker.cluster.cluster_member import ClusterMember
+    from cordwood.broker.cluster.cluster_security import ClusterSecurity
     from cordwood.broker.cluster.cluster_services import ClusterServices
     from cordwood.broker.observing.http_server import HttpServer
+    from cordwood.broker.observing.otel_export import OtelExport
+    from cordwood.broker.security.peer_tls import PeerTls
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +85,7 @@ _STOP_S_MIN: Final = 0.5
 class Joining(Protocol):
     """How a member joins the others, and leaves them."""
 
-    def start(self, member: "ClusterMember") -> None: ...
+    def start(self, member: "ClusterMember", accept: Callable[[], None]) -> None: ...
 
     def leave(self, when_left: Callable[[], None]) -> None: ...
 
@@ -117,9 +124,16 @@ class BrokerServer:
         self.member: ClusterMember | None = None
         self.store = store
         self.config = config
-        self.security = SecurityConfig.assemble(config) if security is None else security
+        self.security = (
+            SecurityConfig.assemble(config, cluster=self._cluster) if security is None else security
+        )
         self.metrics = RequestMetrics()
-        self.security_file = store.open_security()
+        try:
+            self.security_file = self._open_security()
+        except BaseException:
+            if owns_store:
+                store.close()
+            raise
         self.quotas = ClientQuotas(self.security.quotas)
         self._rates = ConnectionRates(self.security.quotas)
         self._clock = SystemClock()
@@ -150,6 +164,12 @@ class BrokerServer:
         # One thread: what takes long, such as a request with a million items, delays only its like.
         self._long_work = ThreadPoolExecutor(1, thread_name_prefix="cordwood-long")
         self._endpoint: HttpServer | None = None
+        self._otel: OtelExport | None = None
+        self._clients: ClientMetrics | None = None
+        # In a cluster the controllers keep the subscriptions, and are not asked for them yet.
+        is_shown = config.metrics_port is not None or config.otel_endpoint is not None
+        if is_shown and self._cluster is None:
+            self._clients = ClientMetrics(bytes_max=config.telemetry_max_bytes, new_id=uuid.uuid4)
         self._is_started = False
         self._is_stopped = False
         self._router = RequestRouter(
@@ -194,6 +214,7 @@ class BrokerServer:
             for listener in self.security.listeners
         ]
         self._certificates = CertificateWatch(())
+        self._peer_tls: list[PeerTls] = []  # of connections that the broker opens
         self._dynamic.when_changed(self._reconfigure)
         self._table = PartitionTable(store)
         self._syncs = DiskSyncs(self._data)
@@ -201,6 +222,19 @@ class BrokerServer:
         self._early = EarlyAnswers(self._data, watch, self._workers)
         self._route_records(watch)
         self.security_file.when_changed(self._apply_quotas)
+
+    def _open_security(self) -> SecuritySource:
+        """The users, rules and quotas in force: those of the store, or of the cluster."""
+        self._cluster_access: ClusterSecurity | None = None
+        self._own_security: SecurityFile | None = None
+        if self._cluster is None:
+            self._own_security = self.store.open_security()
+            return self._own_security
+        # Not at the top: a broker that is alone does not load it.
+        from cordwood.broker.cluster.cluster_assembly import member_access
+
+        self._cluster_access = member_access(self.store, self.security)
+        return self._cluster_access
 
     def _apply_quotas(self, state: SecurityState) -> None:
         """Quotas have changed: clients that are muted because of the old ones are read again."""
@@ -254,7 +288,10 @@ class BrokerServer:
     # --- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Listen. On return the address is known and clients are answered."""
+        """Listen. On return the address is known, and clients are answered.
+
+        A member of a cluster answers them once it knows the cluster; until then they wait.
+        """
         assert not self._is_started
         for acceptor in self._acceptors:
             acceptor.load_certificates()
@@ -283,6 +320,7 @@ class BrokerServer:
             security=self._access,
             cluster=cluster,
             events=self.audit,
+            clients=self._clients,
         )
         self._router.add_routes(self.services.routes())
         missing = set(API_CATALOG) - self._router.served_apis
@@ -295,20 +333,16 @@ class BrokerServer:
         self.services.start()
         self.authentications.start()
         self._start_tls()
-        if self._assemble is None:
-            self._control.call_soon(self._accept)
         if self._joining is not None and self.member is not None:
-            self._joining.start(self.member)
+            self._joining.start(self.member, self._start_accepting)
+        else:
+            self._start_accepting()
         if self.config.metrics_port is not None:
             self._endpoint = self._open_endpoint(identity)
+        if self.config.otel_endpoint is not None:
+            self._otel = self._open_otel(self.config.otel_endpoint, identity)
         for acceptor in self._acceptors:
             logger.info("%s listens on %s:%d", acceptor.known_as.name, *acceptor.address)
-
-    def _accept(self) -> None:
-        """In the control loop: clients may come."""
-        if not self._router.is_stopping:
-            for acceptor in self._acceptors:
-                acceptor.start()
 
     def _join(self) -> "ClusterServices | None":
         """Everything of a member of a cluster. It joins once the loops turn."""
@@ -316,17 +350,24 @@ class BrokerServer:
         if assemble is None and self._cluster is None:
             return None
         # Not at the top: a broker that is alone does not load it.
-        from cordwood.broker.cluster.cluster_assembly import MemberSurroundings, assemble_member
+        from cordwood.broker.cluster.cluster_assembly import (
+            MemberSurroundings,
+            MemberTls,
+            assemble_member,
+        )
 
+        tls: MemberTls | None = None
         if assemble is None:
             assert self._cluster is not None
+            assert self.security.peers is not None, "a member knows how to connect to others"
+            tls = MemberTls.of_config(self.security.peers)
+            self._peer_tls = tls.watched()
             assemble = partial(assemble_member, self._cluster)
         self._joining, self.member, services = assemble(
             MemberSurroundings(
                 store=self.store,
                 broker=self.config,
                 security=self.security,
-                security_file=self.security_file,
                 listeners=[acceptor.known_as for acceptor in self._acceptors],
                 control_loop=self._control,
                 data_loop=self._data,
@@ -336,7 +377,9 @@ class BrokerServer:
                 workers=self._workers,
                 clock=self._clock,
                 when_failed=self._when_failed,
-                when_joined=self._accept,
+                access=self._cluster_access,
+                tls=tls,
+                security_file=self._own_security,
             ),
         )
         self._table.cluster = self.member
@@ -346,7 +389,7 @@ class BrokerServer:
     def _start_tls(self) -> None:
         if self._tls is not None:
             self._tls.start()
-        self._certificates = CertificateWatch(self._tls_listeners())
+        self._certificates = CertificateWatch([*self._tls_listeners(), *self._peer_tls])
         self._certificates.start()
 
     def _tls_listeners(self) -> list[TlsListener]:
@@ -356,38 +399,60 @@ class BrokerServer:
         # Not at the top: its imports would delay the start of every broker, and few have one.
         from cordwood.broker.observing.http_endpoint import open_endpoint
 
-        return open_endpoint(
-            ObservedBroker(
-                store=self.store,
-                config=self.config,
-                address=(identity.host, identity.port),
-                requests=self.metrics,
-                authentications=self.authentications.counts,
-                is_responsive=self.is_responsive,
-                groups=self.services.census.take,
-                connection_count=lambda: self.connection_count,
-                is_coordinator_loaded=self.services.census.is_loaded,
-                tls={listener.name: listener for listener in self._tls_listeners()},
-                hosts=frozenset(acceptor.known_as.host for acceptor in self._acceptors),
-                limits=ObservedLimits(
-                    quotas=self.quotas.view,
-                    muted_connections=lambda: self._connections.muted_count,
-                    delayed_connections=lambda: self._rates.delayed,
-                ),
-                audit=self.audit.counts,
-                insecure_listeners=tuple(
-                    str(each.listener) for each in self.security.insecure_listeners
-                ),
-                lost_fetch_count=lambda: self.fetches.lost_records.fetch_count,
-                cluster=None if self.member is None else self.member.facts,
-                transactions=self.services.transactions,
-            )
+        return open_endpoint(self._observed(identity))
+
+    def _open_otel(self, endpoint: str, identity: ClusterIdentity) -> "OtelExport":
+        # Not at the top, for the same reason.
+        try:
+            from cordwood.broker.observing.metrics import BrokerMetrics
+            from cordwood.broker.observing.otel_export import OtelExport
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                "otel.endpoint",
+                endpoint,
+                f"needs the package {error.name}: pip install 'cordwood[otel]'",
+            ) from error
+        export = OtelExport(
+            BrokerMetrics(self._observed(identity)),
+            endpoint,
+            interval_s=self.config.otel_interval_ms / 1000,
+            instance=f"{identity.host}:{identity.port}",
+        )
+        export.start()
+        return export
+
+    def _observed(self, identity: ClusterIdentity) -> ObservedBroker:
+        return ObservedBroker(
+            store=self.store,
+            config=self.config,
+            address=(identity.host, identity.port),
+            requests=self.metrics,
+            authentications=self.authentications.counts,
+            is_responsive=self.is_responsive,
+            groups=self.services.census.take,
+            connection_count=lambda: self.connection_count,
+            is_coordinator_loaded=self.services.census.is_loaded,
+            tls={listener.name: listener for listener in self._tls_listeners()},
+            hosts=frozenset(acceptor.known_as.host for acceptor in self._acceptors),
+            limits=ObservedLimits(
+                quotas=self.quotas.view,
+                muted_connections=lambda: self._connections.muted_count,
+                delayed_connections=lambda: self._rates.delayed,
+            ),
+            audit=self.audit.counts,
+            insecure_listeners=tuple(
+                str(each.listener) for each in self.security.insecure_listeners
+            ),
+            lost_fetch_count=lambda: self.fetches.lost_records.fetch_count,
+            cluster=None if self.member is None else self.member.facts,
+            clients=self._clients,
+            transactions=self.services.transactions,
         )
 
     @property
     def has_tls(self) -> bool:
-        """Whether a listener has TLS."""
-        return self._tls is not None
+        """Whether a listener has TLS, or connections to other brokers or controllers."""
+        return self._tls is not None or bool(self._peer_tls)
 
     def reload_certificates(self) -> None:
         """Load the files of all TLS listeners again, soon. Safe in a signal handler.
@@ -421,6 +486,8 @@ class BrokerServer:
         deadline_s = time.monotonic() + timeout_s
         if self._endpoint is not None:
             self._endpoint.stop()
+        if self._otel is not None:
+            self._otel.stop(min(_STOP_S_MIN, timeout_s))
         if self._is_started:
             self._stop_serving(deadline_s)
         else:
@@ -494,6 +561,11 @@ class BrokerServer:
             loop.stop()
         if self.member is not None:
             self.member.stop()
+
+    def _start_accepting(self) -> None:
+        """Let clients in. Any thread may call it."""
+        for acceptor in self._acceptors:
+            self._control.call_soon(acceptor.start)
 
     def _stop_accepting(self) -> None:
         for acceptor in self._acceptors:

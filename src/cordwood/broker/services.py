@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.cluster_view import ClusterView
@@ -34,6 +34,7 @@ from cordwood.broker.handlers.log_dirs import LogDirsHandler
 from cordwood.broker.handlers.metadata import MetadataHandler
 from cordwood.broker.handlers.offset_fetch import OffsetFetchHandler
 from cordwood.broker.handlers.sasl import SaslHandler
+from cordwood.broker.handlers.telemetry import TelemetryHandler
 from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
@@ -49,17 +50,23 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.broker.security.inbox_audit import InboxAudit
 from cordwood.broker.security.security_events import SecurityEvents
+from cordwood.broker.telemetry.client_metrics import ClientMetrics
 from cordwood.clock import Clock
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.format.groups.group_offsets import group_partition
 from cordwood.log.store.store import Store
 from cordwood.log.transactions.coordinator import TransactionCoordinator
 from cordwood.log.transactions.transaction_config import TransactionConfig
-from cordwood.security.security_file import SecurityFile
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.security.security_source import SecuritySource
 
 if TYPE_CHECKING:  # a broker that is alone does not load it
     from cordwood.broker.cluster.cluster_services import ClusterServices
     from cordwood.broker.cluster.transaction_shards import TransactionShards
+
+
+# As in Kafka, clients are told of these only if somebody looks at what they send.
+_TELEMETRY: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 
 
 class Services:
@@ -69,7 +76,7 @@ class Services:
         self,
         *,
         store: Store,
-        security_file: SecurityFile,
+        security_file: SecuritySource,
         table: PartitionTable,
         dynamic: DynamicConfigs,
         identity: ClusterIdentity,
@@ -81,9 +88,15 @@ class Services:
         security: BrokerSecurity,
         events: SecurityEvents,
         cluster: "ClusterServices | None" = None,
+        clients: ClientMetrics | None = None,
     ) -> None:
-        """With `cluster` the broker is a member of one; else it is all of it."""
+        """With `cluster` the broker is a member of one; else it is all of it.
+
+        `clients` takes the metrics of clients; None: nobody looks at them.
+        """
         self._cluster = cluster
+        if clients is not None:
+            dynamic.when_subscribed(clients.subscribe)
         config = dynamic.static.broker
         shards = None if cluster is None else cluster.shards
         if cluster is not None:
@@ -136,9 +149,10 @@ class Services:
         self._outside = InboxGroupChanges(coordinator, store.registry.id_of)
         self._audit = InboxAudit(store.registry, store.committed_offsets, events)
         self._handlers = (
-            ApiVersionsHandler()
+            ApiVersionsHandler(hidden=frozenset() if clients is not None else _TELEMETRY)
             if cluster is None
-            else ApiVersionsHandler(cluster.apis, cluster.features),
+            else ApiVersionsHandler(cluster.apis, cluster.features, hidden=_TELEMETRY),
+            TelemetryHandler(clients),
             SaslHandler(),
             UsersHandler(security_file),
             MetadataHandler(

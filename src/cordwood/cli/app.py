@@ -64,13 +64,18 @@ COMMANDS: Final = tuple(
         ),
         (
             "cluster",
-            "commands.cluster:cluster_app",
-            "Set up the nodes of a cluster.",
+            "cluster.cluster_command:cluster_app",
+            "Set up a cluster, show its state, and move its partitions.",
         ),
         (
             "quotas",
             "commands.quotas:quotas_app",
             "List, set and remove quotas of users, client ids and addresses.",
+        ),
+        (
+            "client-metrics",
+            "commands.client_metrics:client_metrics_app",
+            "List, set and remove subscriptions to the metrics of clients.",
         ),
         (
             "segments",

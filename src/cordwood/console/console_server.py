@@ -12,12 +12,14 @@ import uvicorn
 
 from cordwood.console.console import Console
 from cordwood.console.console_config import ConsoleConfig
-from cordwood.console.web_app import WebApp
+from cordwood.console.web.client_connection import ClientConnection
+from cordwood.console.web_app import web_app
 from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 
 _CONNECTIONS_MAX: Final = 500
+_BACKLOG: Final = 128
 _IDLE_S: Final = 20
 _STOP_S: Final = 3
 _HEADER_BYTES_MAX: Final = 32 * 1024
@@ -30,6 +32,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind((host, port))
+        opened.listen(_BACKLOG)  # now, so that a second console on the port fails at once
     except OSError as error:
         opened.close()
         error.add_note(f"while opening the console on {host}:{port}")
@@ -57,7 +60,7 @@ class ConsoleServer:
         """Serve until `stop`, or a signal that the caller turns into it."""
         console = self._console = Console(replace(self.config, port=self.port))
         try:
-            application = WebApp(console).application()
+            application = web_app(console)
             server = self._server = _Server(
                 uvicorn.Config(
                     application,
@@ -68,7 +71,7 @@ class ConsoleServer:
                     proxy_headers=False,
                     lifespan="off",
                     ws="none",
-                    http="h11",
+                    http=ClientConnection,
                     loop="asyncio",
                     limit_concurrency=_CONNECTIONS_MAX,
                     timeout_keep_alive=_IDLE_S,

@@ -9,6 +9,7 @@ others:
 """
 
 import hmac
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -18,6 +19,7 @@ from typing import Final
 
 BODY_BYTES_MAX: Final = 64 * 1024
 _SAFE: Final = frozenset({"GET", "HEAD"})
+_HOST: Final = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\s:@/\[\]]+))(?::[0-9]*)?")
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 
 # Scripts, styles and pictures of this server only; no frames, no plugins, no other base.
@@ -94,11 +96,9 @@ class RequestGuard:
 
 
 def _name(host: str) -> str:
-    """The name in a ``Host`` header, without its port, in lower case."""
-    text = host.strip().lower()
-    if text.startswith("["):
-        return text[1:].partition("]")[0]
-    return text.partition(":")[0].rstrip(".")
+    """The name in a ``Host`` header, without its port, in lower case; empty if it is none."""
+    found = _HOST.fullmatch(host.strip().lower())
+    return "" if found is None else (found["address"] or found["name"]).rstrip(".")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -107,6 +107,7 @@ class UserViewer(Viewer):
             damages=tuple(damage for damage in snapshot.damages if damage.topic in topics),
             rates={place: rate for place, rate in snapshot.rates.items() if place[0] in topics},
             disks=snapshot.disks if self._sees_cluster else (),
+            replicas=None if snapshot.replicas is None else snapshot.replicas.of_topics(topics),
         )
 
     def may_see_topic(self, name: str) -> bool:

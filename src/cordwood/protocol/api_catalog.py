@@ -1,7 +1,7 @@
 """Every API that is known, and its versions: the only tables of them.
 
-`API_CATALOG` has the APIs that every broker serves, `CLUSTER_CATALOG` those that a broker among
-brokers sends to the controllers, for itself or for a client.
+`API_CATALOG` has the APIs that every broker serves, `CLUSTER_CATALOG` those that only a broker
+among brokers has: it sends them to the controllers, for itself or for a client, or serves them.
 
 The ranges are those of Apache Kafka 4.3. A request outside its range is never decoded: its
 connection is closed. Only ApiVersions is answered, with the versions that are served.
@@ -48,6 +48,7 @@ class ApiKey(IntEnum):
     DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
@@ -64,6 +65,7 @@ class ApiKey(IntEnum):
     DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
     UPDATE_FEATURES = 57
+    ENVELOPE = 58
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -75,6 +77,8 @@ class ApiKey(IntEnum):
     ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
     ASSIGN_REPLICAS_TO_DIRS = 73
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
@@ -173,6 +177,8 @@ API_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
             _api(ApiKey.LIST_TRANSACTIONS, 0, 2, 0),
             _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
             _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
+            _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0, 0),
+            _api(ApiKey.PUSH_TELEMETRY, 0, 0, 0),
             _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, 0),
             _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )
@@ -183,11 +189,13 @@ CLUSTER_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
     {
         api.key: api
         for api in (
+            _api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, 2),
             _api(ApiKey.ELECT_LEADERS, 0, 2, 2),
             _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0),
             _api(ApiKey.DESCRIBE_QUORUM, 0, 2, 0),
             _api(ApiKey.ALTER_PARTITION, 2, 3, 0),
             _api(ApiKey.UPDATE_FEATURES, 0, 2, 0),
+            _api(ApiKey.ENVELOPE, 0, 0, 0),
             _api(ApiKey.FETCH_SNAPSHOT, 0, 1, 0),
             _api(ApiKey.BROKER_REGISTRATION, 0, 4, 0),
             _api(ApiKey.BROKER_HEARTBEAT, 0, 2, 0),

@@ -45,7 +45,8 @@ _DIVERGING: Final = struct.Struct(">iq")
 _LEADER: Final = struct.Struct(">ii")
 _FIRST_WITH_NODES: Final = 16
 _NO_TAGS: Final = b"\0"
-_NO_REPLICA: Final = INT32.pack(-1)
+_NO_REPLICA: Final = -1
+FIRST_WITH_RACK: Final = 11
 
 
 class FetchedPart(NamedTuple):
@@ -62,6 +63,7 @@ class FetchedPart(NamedTuple):
     size: int = 0
     records: Any = None
     leader: tuple[int, int] | None = None  # id and epoch, with errors about them
+    preferred_replica: int = _NO_REPLICA  # the broker that the consumer should fetch from
 
 
 def encode_fetch_response(
@@ -125,8 +127,8 @@ def _partition(version: int, part: FetchedPart) -> bytes:
     if version >= 5:
         out += _INT64.pack(part.log_start_offset)
     out += _aborted(part.aborted, is_flexible=is_flexible)
-    if version >= 11:
-        out += _NO_REPLICA
+    if version >= FIRST_WITH_RACK:
+        out += INT32.pack(part.preferred_replica)
     return out + (encode_varint(part.size + 1) if is_flexible else INT32.pack(part.size))
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages as cluster
     from cordwood.protocol.schemas import config_messages as config
     from cordwood.protocol.schemas import consumer_group_messages as consumer_group
+    from cordwood.protocol.schemas import control_messages as control
     from cordwood.protocol.schemas import group_messages as group
     from cordwood.protocol.schemas import offset_messages as offset
     from cordwood.protocol.schemas import quota_messages as quota
@@ -50,12 +51,41 @@ FIND_COORDINATOR: Final[
     Api[cluster.FindCoordinatorRequestDict, cluster.FindCoordinatorResponse]
 ] = Api(ApiKey.FIND_COORDINATOR)
 
+DESCRIBE_CLUSTER: Final[
+    Api[cluster.DescribeClusterRequestDict, cluster.DescribeClusterResponse]
+] = Api(ApiKey.DESCRIBE_CLUSTER)
+LIST_PARTITION_REASSIGNMENTS: Final[
+    Api[cluster.ListPartitionReassignmentsRequestDict, cluster.ListPartitionReassignmentsResponse]
+] = Api(ApiKey.LIST_PARTITION_REASSIGNMENTS)
+ALTER_PARTITION_REASSIGNMENTS: Final[
+    Api[
+        control.AlterPartitionReassignmentsRequestDict,
+        control.AlterPartitionReassignmentsResponse,
+    ]
+] = Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+ALTER_REPLICA_LOG_DIRS: Final[
+    Api[control.AlterReplicaLogDirsRequestDict, control.AlterReplicaLogDirsResponse]
+] = Api(ApiKey.ALTER_REPLICA_LOG_DIRS)
+ELECT_LEADERS: Final[Api[control.ElectLeadersRequestDict, control.ElectLeadersResponse]] = Api(
+    ApiKey.ELECT_LEADERS
+)
+DESCRIBE_QUORUM: Final[Api[control.DescribeQuorumRequestDict, control.DescribeQuorumResponse]] = (
+    Api(ApiKey.DESCRIBE_QUORUM)
+)
+UNREGISTER_BROKER: Final[
+    Api[control.UnregisterBrokerRequestDict, control.UnregisterBrokerResponse]
+] = Api(ApiKey.UNREGISTER_BROKER)
+
 DESCRIBE_CONFIGS: Final[Api[config.DescribeConfigsRequestDict, config.DescribeConfigsResponse]] = (
     Api(ApiKey.DESCRIBE_CONFIGS)
 )
 INCREMENTAL_ALTER_CONFIGS: Final[
     Api[config.IncrementalAlterConfigsRequestDict, config.IncrementalAlterConfigsResponse]
 ] = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+
+LIST_CONFIG_RESOURCES: Final[
+    Api[config.ListConfigResourcesRequestDict, config.ListConfigResourcesResponse]
+] = Api(ApiKey.LIST_CONFIG_RESOURCES)
 
 CREATE_TOPICS: Final[Api[topic.CreateTopicsRequestDict, topic.CreateTopicsResponse]] = Api(
     ApiKey.CREATE_TOPICS

@@ -120,6 +120,20 @@ class RemoteCluster:
                 failures.append(error)
         raise failures[0]
 
+    def find_home(self) -> None:
+        """Choose the first address that answers now: a broker may have gone.
+
+        If none of the given ones does, a broker of the last description is taken.
+        """
+        known = [*self._addresses, *self._brokers.values()]
+        for address in dict.fromkeys([self._home, *known]):
+            try:
+                self._connection(address)
+            except BrokerUnreachableError:
+                continue
+            self._home = address
+            return
+
     def _connection(self, address: Address) -> WireConnection:
         known = self._connections.get(address)
         if known is None or known.is_broken:

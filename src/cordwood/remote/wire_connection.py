@@ -22,7 +22,7 @@ from cordwood.errors import (
     FormatError,
     LimitExceededError,
 )
-from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.api_catalog import KNOWN_APIS, ApiKey
 from cordwood.protocol.messages import decode_response, encode_request
 from cordwood.protocol.wire_values import skip_tagged_fields
 from cordwood.quantities import MIB
@@ -183,7 +183,7 @@ class WireConnection:
 
     def version_of(self, api: ApiKey, *, at_most: int | None = None) -> int:
         """The newest version of an API that both sides know, not newer than `at_most`."""
-        ours = API_CATALOG[api]
+        ours = KNOWN_APIS[api]
         theirs = self._versions.get(api)
         if theirs is None:
             raise BrokerUnreachableError(self.address, f"it does not serve {ours.name}")
@@ -213,7 +213,7 @@ class WireConnection:
         try:
             return cast("Response", decode_response(key, version, body))
         except FormatError as error:
-            name = API_CATALOG[key].name
+            name = KNOWN_APIS[key].name
             raise self._failed(f"its answer to {name} cannot be read: {error}") from error
 
     def exchange(
@@ -237,7 +237,7 @@ class WireConnection:
             raise self._failure
         limit_s = self._answer_timeout_s if timeout_s is None else timeout_s
         number = next(self._numbers) & 0x7FFFFFFF
-        is_flexible = api not in NAMES and API_CATALOG[ApiKey(api)].is_flexible(version)
+        is_flexible = api not in NAMES and KNOWN_APIS[ApiKey(api)].is_flexible(version)
         header = _HEADER.pack(api, version, number, len(_CLIENT_ID)) + _CLIENT_ID.encode()
         header += b"\0" if is_flexible else b""
         try:
@@ -278,7 +278,7 @@ class WireConnection:
         if is_first and not isinstance(error, TimeoutError):
             return first_request_failure(self.address, error)
         if isinstance(error, TimeoutError):
-            name = NAMES.get(api) or API_CATALOG[ApiKey(api)].name
+            name = NAMES.get(api) or KNOWN_APIS[ApiKey(api)].name
             hint = "; if the listener uses TLS, pass --tls" if is_first else ""
             return BrokerUnreachableError(
                 self.address, f"no answer to {name} in {limit_s:g} s{hint}"

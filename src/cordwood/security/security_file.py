@@ -29,6 +29,7 @@ from cordwood.security.security_document import (
     decode_security,
     encode_security,
 )
+from cordwood.security.security_source import Change
 from cordwood.security.security_state import SecurityState
 from cordwood.storage.files import FileSystem, read_whole, replace_file
 
@@ -36,8 +37,6 @@ logger = logging.getLogger(__name__)
 
 _BYTES_MAX: Final = 64 * MIB
 _SECRET_BYTES: Final = 32
-
-Change = Callable[[SecurityState], SecurityState]
 
 
 class SecurityFile:

@@ -98,11 +98,20 @@ class HighWatermarkFile:
 
         Only the first durable mark of a new file is synced here: from then on the file has some
         mark after a power failure, and recovery knows what was acknowledged.
+
+        A reader reads the high watermark first. So a start that moves with it is written before
+        it: whoever sees the new high watermark does not see records before the new start.
         """
         words = self._words
         assert words is not None, f"{self._path} is closed"
         assert self._is_writable, f"{self._path} was opened for reading"
         self._is_unsynced = True
+        if (
+            log_start is not None
+            and high_watermark is not None
+            and high_watermark > words[_HIGH_WATERMARK_WORD]
+        ):
+            _store(words, _LOG_START_WORD, log_start)
         if high_watermark is not None:
             words[_HIGH_WATERMARK_WORD] = high_watermark
             words[_HIGH_WATERMARK_WORD + 1] = ~high_watermark

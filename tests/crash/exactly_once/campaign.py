@@ -266,10 +266,6 @@ class Campaign:
     def _worker_address(self) -> str:
         return f"127.0.0.1:{self._proxy.port}"
 
-    @property
-    def worker_pids(self) -> list[int]:
-        return list(self._workers.values())
-
     def _start_worker(self, role: Role) -> None:
         assignment = Assignment(
             kind=role.kind,

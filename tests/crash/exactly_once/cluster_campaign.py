@@ -17,20 +17,19 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from crash.exactly_once.campaign import Campaign, Plan, Report, Role
 from crash.exactly_once.final_reading import read_outcome
 from crash.exactly_once.history import Outcome
-from crash.exactly_once.nursery import Nursery, kill
+from crash.exactly_once.nursery import Nursery
 from crash.exactly_once.power_loss import lose_unsynced
 from crash.exactly_once.proxy import NONE
 from crash.exactly_once.workload import PARTITIONS, TOPIC
 from interop.cluster_members import CordwoodMember
 from interop.kafka_peer import KafkaTools
 from interop.kraft_controllers import KraftControllers
-from interop.transactional_records import producer_of
+from interop.transactional_records import create_internal_topics
 
 NODES: Final = (1, 2, 3)
 STUCK_S: Final = 90.0
@@ -78,6 +77,8 @@ class ClusterCampaign(Campaign):
                         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"
                     },
                 )
+                if self.plan.plant:
+                    member.program = ("-m", "crash.exactly_once.planted_member", self.plan.plant)
                 self._members.append(ends.enter_context(member))
             self._prepare()
             self._nursery = Nursery()
@@ -100,10 +101,7 @@ class ClusterCampaign(Campaign):
             config={"min.insync.replicas": "2", "retention.ms": "-1"},
         )
         admin.create_topics([topic])[TOPIC].result(30)
-        producer_of(self._bootstrap, "warm-up")
-        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "warm-up"})
-        consumer.committed([TopicPartition(TOPIC, 0)], 30)
-        consumer.close()
+        create_internal_topics(self._bootstrap)
         self._await_in_sync()
 
     @property
@@ -172,25 +170,24 @@ class ClusterCampaign(Campaign):
         )
 
 
-def cluster_plan(seed: int, transactions: int, kills: int, client_kills: int) -> Plan:
+def cluster_plan(
+    seed: int, transactions: int, kills: int, client_kills: int, plant: str = ""
+) -> Plan:
     return Plan(
         seed=seed,
         transactions=transactions,
         kills=kills,
         client_kills=client_kills,
-        roles=CLUSTER_ROLES,
+        # With a bug, offsets may be pending for ever, and nobody could read them at the end.
+        roles=tuple(role for role in CLUSTER_ROLES if not (plant and role.processes)),
         mischief=NONE,
+        plant=plant,
     )
 
 
 def run_cluster_campaign(plan: Plan, directory: Path) -> Report:
     """Run it; remove what it leaves unless a promise was broken."""
-    campaign = ClusterCampaign(plan, directory, KafkaTools.find())
-    try:
-        report = campaign.run()
-    finally:
-        for pid in campaign.worker_pids:
-            kill(pid)
+    report = ClusterCampaign(plan, directory, KafkaTools.find()).run()
     if not report.broken:
         shutil.rmtree(directory)
     return report

@@ -110,7 +110,7 @@ def test_a_reader_in_another_store_follows_the_files(tmp_path: Path) -> None:
                 records = beside["t"][0].follow(0)
                 await topic.append(b"1")
                 assert (await anext(records)).value == b"1"
-                await records.aclose()  # type: ignore[attr-defined]
+                await records.aclose()
                 with pytest.raises(ReadOnlyError):
                     await beside["t"].append(b"x")
 

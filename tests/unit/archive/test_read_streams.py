@@ -58,6 +58,6 @@ def test_readers_that_were_forgotten_take_no_memory() -> None:
 
 def test_little_that_was_read_in_order_fetches_nothing_ahead() -> None:
     assert ahead_of(400 * KIB, 32 * MIB) == 0
-    assert ahead_of(1 * MIB, 32 * MIB) == 2 * MIB
+    assert ahead_of(1 * MIB, 32 * MIB) == 4 * MIB
     assert ahead_of(900 * MIB, 32 * MIB) == 32 * MIB
     assert ahead_of(900 * MIB, 0) == 0

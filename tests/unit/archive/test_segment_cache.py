@@ -10,7 +10,7 @@ import pytest
 from cordwood.archive.object_store import LocalObjects
 from cordwood.archive.segment_cache import SegmentCache
 from cordwood.archive.segment_copy import ArchivedFile
-from cordwood.errors import StorageError
+from cordwood.errors import LogClosedError, StorageError
 from cordwood.format.file_names import FileKind
 from fakes.failing_objects import FailingObjects
 from fakes.simulated_fs import SimulatedFileSystem
@@ -115,6 +115,42 @@ def test_two_threads_fetch_a_file_once(shelf: Shelf) -> None:
         thread.join()
 
     assert shelf.objects.call_log == [("read", "a")]
+
+
+def test_a_closed_cache_takes_no_more_files(shelf: Shelf) -> None:
+    file = shelf.put("a", 10)
+    shelf.ensure("a", file)
+    shelf.cache.close()
+
+    with pytest.raises(LogClosedError):
+        shelf.ensure("a", file)
+    with pytest.raises(LogClosedError):
+        shelf.cache.admit("/cache/b", shelf.reader)
+
+    assert not shelf.fs.exists("/cache")
+
+
+def test_a_file_that_grows_makes_room_and_counts_as_it_grows(shelf: Shelf) -> None:
+    shelf.ensure("a", shelf.put("a", 60))
+    shelf.cache.admit("/cache/b", shelf.reader)
+
+    grown = [shelf.cache.grow("/cache/b", shelf.reader, 30) for _ in range(2)]
+
+    assert grown == [True, True]
+    assert shelf.held() == ["b"]
+    assert shelf.cache.size_bytes == 60
+
+
+def test_a_file_that_was_removed_does_not_grow(shelf: Shelf) -> None:
+    shelf.cache.admit("/cache/b", shelf.reader)
+    shelf.cache.grow("/cache/b", shelf.reader, 50)
+
+    shelf.ensure("a", shelf.put("a", 90))
+
+    assert not shelf.cache.grow("/cache/b", shelf.reader, 50)
+    assert not shelf.cache.grow("/cache/a", Reader(), 50)
+    assert shelf.held() == ["a"]
+    assert shelf.cache.size_bytes == 90
 
 
 def test_what_an_earlier_process_left_is_removed(shelf: Shelf) -> None:

@@ -13,12 +13,24 @@ def status(method: str, **headers: str) -> HTTPStatus | None:
     return None if refusal is None else refusal.status
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:9480", "localhost:9480", "LOCALHOST", "[::1]:9480"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:9480", "localhost:9480", "LOCALHOST", "[::1]:9480", "localhost."]
+)
 def test_names_and_addresses_of_this_machine_are_answered(host: str) -> None:
     assert status("GET", host=host) is None
 
 
-@pytest.mark.parametrize("host", ["evil.example", "", "localhost.evil.example", "127.0.0.1.nip.io"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "",
+        "localhost.evil.example",
+        "127.0.0.1.nip.io",
+        "[::1]evil.example",
+        "localhost:80@evil.example",
+    ],
+)
 def test_a_name_that_was_made_to_point_here_is_refused(host: str) -> None:
     assert status("GET", host=host) == HTTPStatus.MISDIRECTED_REQUEST
 

@@ -16,7 +16,11 @@ from cordwood.protocol.fetch_request import (
     FetchPartition,
     decode_fetch_request,
 )
-from cordwood.protocol.fetch_response import FetchedPart, encode_fetch_response
+from cordwood.protocol.fetch_response import (
+    FIRST_WITH_RACK,
+    FetchedPart,
+    encode_fetch_response,
+)
 from cordwood.quantities import INT64_MAX
 
 _API = API_CATALOG[ApiKey.FETCH]
@@ -175,6 +179,7 @@ def fetched_parts(draw: st.DrawFn, version: int) -> FetchedPart:
         len(records),
         records,
         draw(st.none() | st.tuples(int32s, int32s)) if version >= 12 else None,
+        draw(int32s) if version >= FIRST_WITH_RACK else -1,
     )
 
 
@@ -223,6 +228,7 @@ def check_part(version: int, read: Any, sent: FetchedPart) -> None:
     assert read.last_stable_offset == sent.last_stable_offset
     assert version < 5 or read.log_start_offset == sent.log_start_offset
     assert bytes(read.records or b"") == sent.records
+    assert version < FIRST_WITH_RACK or read.preferred_read_replica == sent.preferred_replica
     aborted = read.aborted_transactions
     assert (None if aborted is None else [(t.producer_id, t.first_offset) for t in aborted]) == (
         sent.aborted

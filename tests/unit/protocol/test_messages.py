@@ -147,12 +147,15 @@ def test_kafka_python_judges_most_apis() -> None:
     assert unknown == {
         "ConsumerGroupHeartbeat",
         "ConsumerGroupDescribe",
+        "GetTelemetrySubscriptions",
+        "PushTelemetry",
         # Between brokers and controllers, which kafka-python is not.
         "AllocateProducerIds",
         "AlterPartition",
         "AssignReplicasToDirs",
         "BrokerHeartbeat",
         "BrokerRegistration",
+        "Envelope",
         "FetchSnapshot",
         "UnregisterBroker",
     }

@@ -10,7 +10,6 @@ from cordwood.broker.net.outbound_peer import OutboundPeer
 from cordwood.cluster.image.broker_image import Endpoint
 from cordwood.cluster.image.metadata_image import MetadataImage
 from cordwood.errors import BrokerUnreachableError
-from cordwood.security.clients.client_security import PLAINTEXT
 
 
 class BrokerPeers:
@@ -57,8 +56,3 @@ class BrokerPeers:
         for _, peer in self._peers.values():
             peer.close()
         self._peers.clear()
-
-
-def plaintext_target(endpoint: Endpoint) -> Target:
-    """An endpoint that is connected to without TLS and without authentication."""
-    return Target(endpoint.host, endpoint.port, PLAINTEXT, None)

@@ -3,19 +3,22 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
-from cordwood.broker.cluster.broker_peers import plaintext_target
-from cordwood.broker.cluster.cluster_joining import ClusterJoining, check_security
+from cordwood.broker.cluster.cluster_joining import ClusterJoining, ControllerAccess
 from cordwood.broker.cluster.cluster_member import ClusterMember
+from cordwood.broker.cluster.cluster_security import ClusterSecurity, refuse_local_security
 from cordwood.broker.cluster.cluster_services import ClusterServices, TopicOrders
 from cordwood.broker.cluster.cluster_transactions import ClusterTransactions
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
+from cordwood.broker.config.peer_security import PeerSecurity
 from cordwood.broker.config.security_config import SecurityConfig
 from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.outbound_connection import Target
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.security.peer_tls import PeerTls, peer_tls
 from cordwood.clock import Clock
 from cordwood.errors import CordwoodError
 from cordwood.log.store.store import Store
@@ -27,14 +30,13 @@ from cordwood.value_class import dataclass
 class MemberSurroundings:
     """The parts of a broker that a member works with.
 
-    `when_failed` is called, in the control loop, if it cannot be a member any more. A member that
-    accepts clients only when it has joined calls `when_joined` then, once, in the control loop.
+    `when_failed` is called, in the control loop, if it cannot be a member any more. `access` and
+    `tls` are for a member of a cluster, `security_file` for one of several processes.
     """
 
     store: Store
     broker: BrokerConfig
     security: SecurityConfig
-    security_file: SecurityFile
     listeners: Sequence[ClientListener]
     control_loop: EventLoop
     data_loop: EventLoop
@@ -44,19 +46,52 @@ class MemberSurroundings:
     workers: Executor
     clock: Clock
     when_failed: Callable[[CordwoodError], None]
-    when_joined: Callable[[], None] = lambda: None
+    access: ClusterSecurity | None = None
+    tls: "MemberTls | None" = None
+    security_file: SecurityFile | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberTls:
+    """The TLS of connections to brokers and controllers; None where they have none."""
+
+    brokers: PeerTls | None
+    controllers: PeerTls | None
+
+    @classmethod
+    def of_config(cls, peers: PeerSecurity) -> "MemberTls":
+        """Reads the files. Raises `ConfigError`."""
+        return cls(
+            brokers=peer_tls("connections to brokers", peers.brokers),
+            controllers=peer_tls("connections to controllers", peers.controllers),
+        )
+
+    def watched(self) -> list[PeerTls]:
+        return [each for each in (self.brokers, self.controllers) if each is not None]
+
+
+def member_access(store: Store, security: SecurityConfig) -> ClusterSecurity:
+    """Users, rules and quotas of the cluster. Raises `ConfigError` if the store has its own."""
+    refuse_local_security(store.open_security(), store.path)
+    return ClusterSecurity(has_authorizer=security.access.has_authorizer)
 
 
 def assemble_member(
     config: ClusterConfig, around: MemberSurroundings
 ) -> tuple[ClusterJoining, ClusterMember, ClusterServices]:
     """Everything of a member. Nothing runs before `ClusterJoining.start`."""
-    listener = check_security(config, around.security)
+    peers = around.security.peers
+    assert peers is not None, "a member knows how to connect to others"
+    access, tls = around.access, around.tls
+    assert access is not None
+    assert tls is not None
     joining = ClusterJoining(
         store=around.store,
         broker=around.broker,
         cluster=config,
         security=around.security,
+        access=access,
+        controllers=ControllerAccess(peers.controllers, tls.controllers),
         loop=around.control_loop,
         listeners=around.listeners,
         when_failed=around.when_failed,
@@ -66,11 +101,12 @@ def assemble_member(
         store=around.store,
         config=config,
         node_id=around.broker.node_id,
-        listener=listener.name,
+        listener=peers.listener,
         control=joining.control,
-        target_of=plaintext_target,
+        target_of=lambda at: Target(at.host, at.port, peers.brokers, tls.brokers),
         want_topic=orders.want,
         when_disk_failed=joining.disk_failed,
+        assign_directory=joining.control.assign_directory,
         control_loop=around.control_loop,
         data_loop=around.data_loop,
         watch=around.watch,

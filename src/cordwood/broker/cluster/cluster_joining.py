@@ -3,26 +3,30 @@
 1  logs are open; no log has a role
 2  register; the epoch of this life is synced before anything relies on it
 3  the first image that has this life: host what it assigns, remove what it does not
-4  ask to be unfenced: from here on the controllers elect this broker
+4  serve clients: before, the broker would tell them that their topics do not exist
+5  ask to be unfenced: from here on the controllers elect this broker
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
-from cordwood.broker.cluster.cluster_member import ClusterMember
+from cordwood.broker.cluster.cluster_member import ClusterMember, directory_ids
+from cordwood.broker.cluster.cluster_security import ClusterSecurity
 from cordwood.broker.cluster.control_channel import ControlEvents, KraftControl
 from cordwood.broker.cluster.control_config import ControlConfig, ControllerAddress
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
 from cordwood.broker.config.listeners import SecurityProtocol
-from cordwood.broker.config.security_config import ListenerConfig, SecurityConfig
+from cordwood.broker.config.security_config import SecurityConfig
 from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.security.peer_tls import PeerTls
 from cordwood.cluster.control.broker_lifecycle import Phase, SessionTimes
 from cordwood.cluster.control.membership import Membership
 from cordwood.cluster.image.broker_image import Endpoint
@@ -31,9 +35,11 @@ from cordwood.cluster.replication.vouching import BrokerEpochFile, vouched_epoch
 from cordwood.errors import ConfigError, CordwoodError
 from cordwood.format.file_names import META_PROPERTIES
 from cordwood.log.store.store import Store
+from cordwood.security.clients.client_security import ClientSecurity
 
 logger = logging.getLogger(__name__)
 
+_SAVE_PAUSE_S: Final = 1.0
 _PROTOCOLS: Final = {
     SecurityProtocol.PLAINTEXT: 0,
     SecurityProtocol.SSL: 1,
@@ -43,51 +49,46 @@ _PROTOCOLS: Final = {
 
 
 def check_directories(directories: Sequence[str]) -> None:
-    """Raise `ConfigError` unless the data directory of a member was formatted for its cluster.
+    """Raise `ConfigError` unless the data directories of a member were formatted for its cluster.
 
-    To be called before the store is opened, which would make up a cluster id.
+    To be called before the store is opened, which would make up a cluster id. One of several that
+    cannot be listed is offline: its disk is broken, and the others are served.
     """
-    if len(directories) != 1:
-        raise ConfigError(
-            "log.dirs", ",".join(directories), "must be one directory for a member of a cluster"
-        )
-    if not os.path.exists(os.path.join(directories[0], META_PROPERTIES)):
-        raise ConfigError(
-            "log.dirs",
-            directories[0],
-            "is not formatted for a cluster. Run: cordwood cluster format --dir "
-            f"{directories[0]} with the cluster id and the node.id of this broker",
-        )
+    for directory in directories:
+        try:
+            names = os.listdir(directory)
+        except FileNotFoundError:
+            names = []
+        except OSError as error:
+            if len(directories) == 1:
+                raise ConfigError("log.dirs", directory, f"cannot be read: {error}") from error
+            logger.error("data directory %s is offline: %s", directory, error)
+            continue
+        if META_PROPERTIES not in names:
+            raise ConfigError(
+                "log.dirs",
+                directory,
+                "is not formatted for a cluster. If its disk is not mounted, mount it. If it is "
+                f"new, run: cordwood cluster format --dir {directory} with the cluster id and the "
+                "node.id of this broker",
+            )
 
 
-def check_security(cluster: ClusterConfig, security: SecurityConfig) -> ListenerConfig:
-    """The listener that brokers use among each other. Raises `ConfigError`."""
-    if security.access.has_authorizer:
-        raise ConfigError(
-            "authorizer.class.name",
-            "",
-            "is not available for a member of a cluster yet: access rules of the cluster are not "
-            "read. Remove it, and let only trusted clients reach the listeners",
-        )
+def check_security(security: SecurityConfig) -> None:
+    """Raise `ConfigError` for what a member cannot have. Before the store is opened."""
     if security.audit.audit_topic is not None:
         raise ConfigError(
             "audit.topic",
             security.audit.audit_topic,
             "is not available for a member of a cluster; use audit.file",
         )
-    name = cluster.inter_broker_listener_name
-    found = next(
-        (each for each in security.listeners if name is None or each.name == name.upper()), None
-    )
-    if found is None:
-        raise ConfigError("inter.broker.listener.name", name, "is not one of the listeners")
-    if found.protocol is not SecurityProtocol.PLAINTEXT:
-        raise ConfigError(
-            "inter.broker.listener.name",
-            found.name,
-            f"has {found.protocol}; brokers can only use PLAINTEXT among each other yet",
-        )
-    return found
+
+
+class ControllerAccess(NamedTuple):
+    """How the controllers are connected to."""
+
+    security: ClientSecurity
+    tls: PeerTls | None
 
 
 class ClusterJoining:
@@ -103,16 +104,23 @@ class ClusterJoining:
         broker: BrokerConfig,
         cluster: ClusterConfig,
         security: SecurityConfig,
+        access: ClusterSecurity,
+        controllers: ControllerAccess,
         loop: EventLoop,
         listeners: Sequence[ClientListener],
         when_failed: Callable[[CordwoodError], None],
     ) -> None:
         self._loop = loop
         self._when_failed = when_failed
+        self._access = access
+        access.when_failed = lambda error: loop.call_soon(partial(self._failed, error))
         self._member: ClusterMember | None = None
-        self._epochs = BrokerEpochFile(store.file_system, store.path)
+        self._epochs = BrokerEpochFile(store.file_system, *store.directories.paths)
         self._saved_epoch = -1
+        self._has_told_of_saving = False
+        self._has_lost_disk = False
         self._has_hosted = False
+        self._when_ready: Callable[[], None] = lambda: None
         self._files = ThreadPoolExecutor(1, thread_name_prefix="cordwood-epoch")
         self.control = KraftControl(
             loop,
@@ -122,6 +130,8 @@ class ClusterJoining:
                     ControllerAddress(host, port) for host, port in cluster.controllers
                 ),
                 listener=next(iter(broker.controller_listener_names), "CONTROLLER"),
+                security=controllers.security,
+                tls=controllers.tls,
                 times=SessionTimes(
                     heartbeat_s=cluster.broker_heartbeat_interval_ms / 1000,
                     session_s=cluster.broker_session_timeout_ms / 1000,
@@ -135,9 +145,15 @@ class ClusterJoining:
             ),
         )
 
-    def start(self, member: ClusterMember) -> None:
-        """The loops turn."""
+    def start(self, member: ClusterMember, when_ready: Callable[[], None]) -> None:
+        """The loops turn.
+
+        `when_ready` is called once, by another thread, when clients can be served: the replicas
+        are open, and everything that the cluster had decided before this broker registered is in
+        force here, users and access rules too.
+        """
         self._member = member
+        self._when_ready = when_ready
         self._loop.call_soon(self.control.start)
 
     # --- events of the control channel ---------------------------------------------------------
@@ -145,19 +161,36 @@ class ClusterJoining:
     def _registered(self, epoch: int) -> None:
         def save() -> None:
             try:
-                self._epochs.save(epoch)
+                if not self._has_lost_disk:
+                    self._epochs.save(epoch)
             except OSError as error:
-                logger.error("the epoch of this broker could not be saved: %s", error)
+                if not self._has_told_of_saving:
+                    self._has_told_of_saving = True
+                    logger.error(
+                        "the epoch of this broker cannot be saved; it stays fenced and tries "
+                        "again: %s",
+                        error,
+                    )
+                self._loop.call_soon(partial(self._save_again, epoch))
                 return
             self._loop.call_soon(partial(self._saved, epoch))
 
-        self._files.submit(save)
+        self._submit(save)
+
+    def _save_again(self, epoch: int) -> None:
+        """On a full disk, for example. Until then this broker stays fenced."""
+        self._loop.call_later(_SAVE_PAUSE_S, partial(self._registered, epoch))
+
+    def _submit(self, job: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the broker stops
+            self._files.submit(job)
 
     def _saved(self, epoch: int) -> None:
         self._saved_epoch = epoch
         self._apply()
 
-    def _changed(self, _change: ImageChange) -> None:
+    def _changed(self, change: ImageChange) -> None:
+        self._access.apply(change)
         self._apply()
 
     def _apply(self) -> None:
@@ -173,8 +206,13 @@ class ClusterJoining:
 
     def _hosted(self) -> None:
         """In the control loop: what the first image assigns is open."""
+        self._access.when_in_force(self._ready)
+
+    def _ready(self) -> None:
+        """In another thread: what the first image decides about clients is in force."""
         logger.info("the replicas of this broker are open; it asks to be unfenced")
-        self.control.unfence()
+        self._when_ready()
+        self._loop.call_soon(self.control.unfence)
 
     def _phase(self, phase: Phase) -> None:
         logger.info("this broker is %s", phase.name.lower())
@@ -183,20 +221,26 @@ class ClusterJoining:
         logger.error("this broker cannot be a member of its cluster: %s", error)
         self._when_failed(error)
 
-    def disk_failed(self, error: CordwoodError) -> None:
-        """A log failed: vouch for nothing any more, and leave the cluster. Any thread.
+    def disk_failed(self, directory_id: UUID, error: CordwoodError, *, is_last: bool) -> None:
+        """A log failed: vouch for nothing any more. Any thread.
 
-        Other brokers lead then, and a start after the repair opens what the disk has.
+        Other brokers lead what is in that directory. If it is the last one, leave the cluster. A
+        start after the repair opens what the disk has.
         """
 
         def withdraw() -> None:
+            self._has_lost_disk = True
             try:
                 self._epochs.withdraw()
             except OSError as failure:
                 logger.error("the epoch of this broker could not be withdrawn: %s", failure)
-            self._loop.call_soon(partial(self._failed, error))
+            if is_last:
+                self._loop.call_soon(partial(self._failed, error))
 
-        self._files.submit(withdraw)
+        if not is_last:
+            logger.error("a data directory is offline, and the others are served: %s", error)
+            self._loop.call_soon(partial(self.control.set_offline, [directory_id]))
+        self._submit(withdraw)
 
     # --- the end -----------------------------------------------------------------------------
 
@@ -207,6 +251,7 @@ class ClusterJoining:
     def stop(self) -> None:
         """Close the connections to the controllers, soon. Any thread may call it."""
         self._loop.call_soon(self.control.stop)
+        self._access.stop()
         self._files.shutdown(wait=False)
 
 
@@ -217,20 +262,15 @@ def _membership(
     listeners: Sequence[ClientListener],
     epochs: BrokerEpochFile,
 ) -> Membership:
-    meta = store.directories.meta
-    if meta is not None and meta.node_id not in (None, broker.node_id):
-        raise ConfigError(
-            "node.id", broker.node_id, f"but {store.path} was formatted for node {meta.node_id}"
-        )
-    protocols = {each.name: each.protocol for each in security.listeners}
-    directories: list[UUID] = []
-    was_orderly = True
     for directory in store.directories:
-        own = directory.meta
-        if own is None or own.directory_id is None:
-            raise ConfigError("log.dirs", directory.path, "has no directory.id: format it again")
-        directories.append(own.directory_id)
-        was_orderly = was_orderly and directory.was_clean
+        meta = directory.meta
+        if meta is not None and meta.node_id not in (None, broker.node_id):
+            raise ConfigError(
+                "node.id",
+                broker.node_id,
+                f"but {directory.path} was formatted for node {meta.node_id}",
+            )
+    protocols = {each.name: each.protocol for each in security.listeners}
     return Membership(
         node_id=broker.node_id,
         cluster_id=store.cluster_id,
@@ -239,9 +279,12 @@ def _membership(
             Endpoint(each.name, each.host, each.port, _PROTOCOLS[protocols[each.name]])
             for each in listeners
         ),
-        directories=tuple(directories),
+        directories=tuple(directory_ids(store).values()),
         rack=broker.broker_rack,
         previous_epoch=vouched_epoch(
-            epochs.read(), store.directories.logs(), was_orderly=was_orderly
+            epochs.read(),
+            store.directories.logs(),
+            was_orderly=all(directory.was_clean for directory in store.directories),
+            is_complete=store.directories.are_all_usable and not store.hosting.missing(),
         ),
     )

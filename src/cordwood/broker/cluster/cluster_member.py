@@ -8,6 +8,7 @@ threads        disk work: hosting (`hosted_logs`), jobs of replicas (`replica_di
 import logging
 from collections.abc import Callable, Collection
 from functools import partial
+from typing import Protocol
 from uuid import UUID
 
 from cordwood.broker.cluster.broker_peers import BrokerPeers
@@ -15,6 +16,8 @@ from cordwood.broker.cluster.hosted_logs import HostedLogs
 from cordwood.broker.cluster.image_view import ImageView
 from cordwood.broker.cluster.loop_control import LoopControl
 from cordwood.broker.cluster.replica_disk import ReplicaDisk
+from cordwood.broker.cluster.replica_places import Assign, ReplicaPlaces
+from cordwood.broker.cluster.replica_rebuilds import ReplicaRebuilds
 from cordwood.broker.cluster.replica_transport import PeerTransport
 from cordwood.broker.cluster.shard_leadership import ShardLeadership, ShardOwner
 from cordwood.broker.cluster_identity import ClientListener
@@ -28,17 +31,26 @@ from cordwood.broker.records.log_watch import LogWatch
 from cordwood.cluster.cluster_control import ClusterControl
 from cordwood.cluster.image.broker_image import Endpoint
 from cordwood.cluster.image.metadata_image import MetadataImage
+from cordwood.cluster.replication.leader_role import LeaderRole
 from cordwood.cluster.replication.node_replicas import NodeReplicas
 from cordwood.cluster.replication.partition_replica import PartitionReplica
+from cordwood.cluster.replication.read_replica import nearest_follower
 from cordwood.cluster.replication.replica_fetch import PartitionPlace
 from cordwood.cluster.replication.replication_ports import NodePorts, ReplicationConfig
-from cordwood.errors import CordwoodError
+from cordwood.errors import ConfigError, CordwoodError, StorageError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.quantities import Offset
 
 logger = logging.getLogger(__name__)
+
+
+class DirectoryFailed(Protocol):
+    """Hears that a data directory has failed; `is_last`: no other is left."""
+
+    def __call__(self, directory_id: UUID, error: CordwoodError, *, is_last: bool) -> None: ...
 
 
 class ClusterMember:
@@ -54,7 +66,8 @@ class ClusterMember:
         control: ClusterControl,
         target_of: Callable[[Endpoint], Target],
         want_topic: Callable[[str], None],
-        when_disk_failed: Callable[[CordwoodError], None],
+        when_disk_failed: DirectoryFailed,
+        assign_directory: Assign,
         control_loop: EventLoop,
         data_loop: EventLoop,
         watch: LogWatch,
@@ -63,13 +76,15 @@ class ClusterMember:
     ) -> None:
         """`listener` is the one that brokers use among each other.
 
-        `when_disk_failed` is called in the data loop, once, after a write or a sync of a log
-        failed: from then on this broker cannot say what is on its disk.
+        `when_disk_failed` is called in the data loop, once for each data directory, after a write
+        or a sync of a log failed: from then on this broker cannot say what is on that disk.
+        `assign_directory` is called in the control loop.
         """
         self.is_alone = is_alone
         self._when_disk_failed = when_disk_failed
-        self._has_failed = False
         self._node_id = node_id
+        self.data_directories = frozenset(store.data_dirs)
+        self._selects_by_rack = config.selects_by_rack
         self._control = control
         self._home = control_loop
         self._data = data_loop
@@ -84,6 +99,19 @@ class ClusterMember:
             BrokerPeers, image=lambda: control.image, listener=listener, target_of=target_of
         )
         self._peers = self.peers_in(data_loop, "fetcher")
+        self._copy_peers = self.peers_in(data_loop, "rebuild")
+        self.rebuilds = ReplicaRebuilds(
+            store.hosting.swaps,
+            PeerTransport(
+                self._copy_peers,
+                node_id=node_id,
+                topic_name=lambda place: self.view.name_of(place.topic_id),
+            ),
+            loop=data_loop,
+            topic_name=self.view.name_of,
+            when_replaced=self._replaced,
+            when_failed=self.stopped,
+        )
         self._disk = ReplicaDisk(data_loop, syncs, after_job=self._after_job)
         self._replicas = NodeReplicas(
             NodePorts(
@@ -98,8 +126,15 @@ class ClusterMember:
                 scheduler=data_loop,
                 listener=self,
                 config=replication_config(config),
+                rebuild=self.rebuilds.want,
             ),
             when_moved=self._high_watermark_moved,
+        )
+        self.rebuilds.serve(self._replicas)
+        self._places = ReplicaPlaces(
+            directory_ids(store),
+            node_id=node_id,
+            assign=lambda *place: control_loop.call_soon(partial(assign_directory, *place)),
         )
         self.hosted = HostedLogs(
             store,
@@ -108,6 +143,7 @@ class ClusterMember:
             loop=data_loop,
             watch=watch,
             log_moved=self._log_moved,
+            places=self._places,
         )
         self.groups, self.transactions = (
             ShardLeadership(
@@ -120,6 +156,7 @@ class ClusterMember:
             for topic in (CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
         )
         self.stopped_replicas: dict[PartitionPlace, str] = {}
+        self._watch_disks(store)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -150,13 +187,16 @@ class ClusterMember:
             self._home.call_soon(when_hosted)
 
         self.hosted.apply(image, None if when_hosted is None else hosted)
+        self.rebuilds.image_changed()
         self.groups.look_at_all()
         self.transactions.look_at_all()
 
     def end_roles(self) -> None:
         """Lead and follow no more. In the data loop, before the store closes."""
+        self.rebuilds.stop()
         self._replicas.close()
         self._peers.close()
+        self._copy_peers.close()
 
     def stop(self) -> None:
         """Finish disk work. Called when the loops have ended, from another thread."""
@@ -171,14 +211,35 @@ class ClusterMember:
         name = self.view.name_of(place.topic_id) or place.topic_id
         logger.error("the replica of %s-%d stopped: %s", name, place.partition, reason)
 
+    def _replaced(self, place: PartitionPlace, log: PartitionLog) -> None:
+        """Another log took the place of a replica's."""
+        self.stopped_replicas.pop(place, None)
+        self.hosted.replaced(place, log)
+
     def _log_moved(self, replica: PartitionReplica) -> None:
         log = replica.site.log
         self._disk.log_moved(log)
         replica.log_moved()
         failure = log.state.failure
-        if failure is not None and not self._has_failed:
-            self._has_failed = True
-            self._when_disk_failed(failure)
+        if failure is not None:
+            self._fail_directory(self._places.directory_of(log), failure)
+
+    def _watch_disks(self, store: Store) -> None:
+        """Hear of writes that fail, too: a log whose write failed has not failed itself."""
+
+        def failed(path: str, error: OSError) -> None:
+            reason = StorageError(f"data directory {path} is offline: {error}")
+            self._data.call_soon(partial(self._fail_directory, path, reason))
+
+        for directory in store.directories:
+            directory.health.when_failed = partial(failed, directory.path)
+
+    def _fail_directory(self, path: str, error: CordwoodError) -> None:
+        directory_id = self.hosted.fail_directory(path)
+        if directory_id is not None:
+            self.groups.look_at_all()
+            self.transactions.look_at_all()
+            self._when_disk_failed(directory_id, error, is_last=not self._places.has_any)
 
     def _high_watermark_moved(self, replica: PartitionReplica) -> None:
         self.groups.look(replica)
@@ -244,6 +305,14 @@ class ClusterMember:
     def replica_of(self, log: PartitionLog) -> PartitionReplica | None:
         return self.hosted.replica_of(log)
 
+    def place_of(self, topic: str, partition: int) -> PartitionPlace | None:
+        """The partition, if this broker has a replica of it. Any thread may ask."""
+        found = self._control.image.topic(topic)
+        image = None if found is None else found.partitions.get(partition)
+        if found is None or image is None or self._node_id not in image.replicas:
+            return None
+        return PartitionPlace(found.topic_id, partition)
+
     def name_of(self, topic_id: UUID) -> str | None:
         return self.view.name_of(topic_id)
 
@@ -253,8 +322,32 @@ class ClusterMember:
     def leader_of(self, wanted: str | UUID, partition: int) -> tuple[int, int] | None:
         return self.view.leader_of(wanted, partition)
 
+    def nearest_replica(
+        self, leader: LeaderRole, offset: Offset, rack: str, here: ClientListener
+    ) -> int | None:
+        if not self._selects_by_rack:
+            return None
+        return nearest_follower(leader, offset, rack, lambda each: self.view.rack_of(each, here))
+
     def addresses(self, node_ids: Collection[int], here: ClientListener) -> list[BrokerAddress]:
         return self.view.addresses(node_ids, here)
+
+
+def directory_ids(store: Store) -> dict[str, UUID]:
+    """The ids of the data directories that can be used, by path. Raises `ConfigError`."""
+    found: dict[str, UUID] = {}
+    for directory in store.directories:
+        meta = directory.meta
+        if meta is None or meta.directory_id is None:
+            raise ConfigError("log.dirs", directory.path, "has no directory.id: format it again")
+        found[directory.path] = meta.directory_id
+    if len(set(found.values())) < len(found):
+        raise ConfigError(
+            "log.dirs",
+            ",".join(found),
+            "two directories have the same directory.id: one is a copy of the other",
+        )
+    return found
 
 
 def replication_config(config: ClusterConfig) -> ReplicationConfig:

@@ -11,6 +11,7 @@ from cordwood.broker.cluster.cluster_transactions import ClusterTransactions
 from cordwood.broker.cluster.control_relay import ControllerRelay
 from cordwood.broker.cluster.control_requests import ControlRequest
 from cordwood.broker.cluster.deciding_control import DecidingControl
+from cordwood.broker.cluster.replica_directories import ReplicaDirectories
 from cordwood.broker.cluster.topic_settings import topic_settings
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
@@ -208,6 +209,8 @@ class ClusterServices:
         self._want_topic = orders.want
         self._control = control
         self._relayed = ControllerRelay(loop, control).routes(relayed)
+        if relayed is None:
+            self._relayed += ReplicaDirectories(member).routes()
         self.apis = [KNOWN_APIS[route.api] for route in self._relayed]
 
     def routed(self, routes: Sequence[Route]) -> list[Route]:

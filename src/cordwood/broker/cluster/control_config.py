@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from cordwood.broker.security.peer_tls import PeerTls
 from cordwood.cluster.control.broker_lifecycle import SessionTimes
 from cordwood.cluster.control.membership import Membership
 from cordwood.errors import ConfigError
@@ -24,12 +25,14 @@ class ControlConfig:
     bootstrap   controllers to begin with; the others are learnt from them
     listener    the first of `controller.listener.names`
     security    how to connect to that listener
+    tls         the TLS of `security`, if it has TLS
     """
 
     member: Membership
     bootstrap: tuple[ControllerAddress, ...]
     listener: str = "CONTROLLER"
     security: ClientSecurity = PLAINTEXT
+    tls: PeerTls | None = None
     times: SessionTimes = field(default_factory=SessionTimes)
 
     def __post_init__(self) -> None:

@@ -9,7 +9,6 @@ from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.outbound_connection import Target
 from cordwood.broker.net.outbound_peer import OutboundPeer
 from cordwood.cluster.control.metadata_observer import NOBODY, MetadataObserver
-from cordwood.security.clients.client_tls import tls_context
 
 
 class Quorum:
@@ -18,8 +17,6 @@ class Quorum:
     def __init__(self, config: ControlConfig, observer: MetadataObserver) -> None:
         self._config = config
         self._observer = observer
-        has_tls = config.security.protocol.has_tls
-        self._context = tls_context(config.security) if has_tls else None
         self._turn = random.randrange(len(config.bootstrap))
 
     @property
@@ -56,7 +53,7 @@ class Quorum:
         return None
 
     def target(self, address: ControllerAddress) -> Target:
-        return Target(address.host, address.port, self._config.security, self._context)
+        return Target(address.host, address.port, self._config.security, self._config.tls)
 
 
 class QuorumLink:

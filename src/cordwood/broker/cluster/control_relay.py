@@ -1,18 +1,21 @@
 """What clients ask of the controllers through this broker.
 
-The broker checks whether the client may, and passes on what it may, in the client's own version:
-the controllers see this broker as the sender. A request is repeated at another controller only if
-it certainly was not carried out; else the client gets REQUEST_TIMED_OUT and looks for itself.
+The broker checks whether the client may, and passes on what it may, in the client's own version and
+in an envelope: the controllers learn who the client is, decide again by their own rules, and count
+its quotas. A request is repeated at another controller only if it certainly was not carried out;
+else the client gets REQUEST_TIMED_OUT and looks for itself.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from cordwood.broker.cluster.control_requests import ControlRequest
 from cordwood.broker.cluster.deciding_control import DecidingControl
+from cordwood.broker.cluster.relayed_changes import relayed_changes
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.broker.security import access_table as needs
@@ -25,12 +28,18 @@ from cordwood.cluster.control.relayed_items import (
     split_items,
 )
 from cordwood.cluster.image.metadata_image import MetadataImage
-from cordwood.errors import CordwoodError
+from cordwood.errors import CordwoodError, FormatError
 from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.envelope import encode_principal, envelope, open_envelope
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.message_codec import Fields
 from cordwood.protocol.message_schema import NIL_UUID
 from cordwood.protocol.messages import encode_request
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import control_messages as messages
+
+logger = logging.getLogger(__name__)
 
 TOPIC_RESOURCE: Final = 2
 _TIMEOUT_S: Final = 30.0
@@ -145,23 +154,41 @@ class ControllerRelay:
         request: Mapping[str, Any],
         complete: Callable[[Mapping[str, Any]], Response],
     ) -> Deferred:
-        version = context.api_version
         later = Deferred()
+        before = self._control.image
+        principal = encode_principal(*context.session.principal)
+        wrapped = envelope(
+            context.header, request, principal=principal, client_host=context.client_host
+        )
 
-        def answered(answer: Fields | CordwoodError, _version: int) -> None:
-            if isinstance(answer, Fields):
-                later.resolve(complete(as_mapping(answer)))
+        def answered(result: Fields | CordwoodError, _version: int) -> None:
+            code, message = ErrorCode.none, ""
+            if isinstance(result, CordwoodError):
+                code, message = ErrorCode.request_timed_out, str(result)
+            else:
+                sealed = cast("messages.EnvelopeResponse", result)
+                if sealed.error_code or sealed.response_data is None:
+                    code, message = _undelivered(api, sealed.error_code)
+                else:
+                    try:
+                        answer = as_mapping(open_envelope(context.header, sealed.response_data))
+                    except FormatError as error:
+                        code, message = ErrorCode.unknown_server_error, str(error)
+            if code:
+                later.resolve(complete(_refused(api, request, code, message)))
                 return
-            code = ErrorCode.request_timed_out
-            later.resolve(complete(_refused(api, request, code, str(answer))))
+            for change in relayed_changes(api, request, answer, before):
+                operation, resource, name, old, new = change
+                context.changed(operation, resource, name, old=old, new=new)
+            later.resolve(complete(answer))
 
         timeout_s = _timeout_s(request)
         self._control.relay.send(
             ControlRequest(
-                api=api,
-                version_min=version,
-                version_max=version,
-                encode=lambda sent: encode_request(api, sent, request),
+                api=ApiKey.ENVELOPE,
+                version_min=0,
+                version_max=0,
+                encode=lambda sent: encode_request(ApiKey.ENVELOPE, sent, wrapped),
                 when_done=answered,
                 timeout_s=timeout_s,
                 attempt_s=timeout_s,
@@ -173,6 +200,20 @@ class ControllerRelay:
 
 _LAST_WITH_NAMES: Final = 5
 _REPEATABLE: Final = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.LIST_PARTITION_REASSIGNMENTS})
+
+
+def _undelivered(api: ApiKey, code: int) -> tuple[ErrorCode, str]:
+    """What a client is told if the controllers do not look into an envelope."""
+    if code == ErrorCode.unsupported_version:
+        return ErrorCode.unsupported_version, "the controllers do not know this version"
+    reason = ErrorCode(code).name if code in set(ErrorCode) else str(code)
+    if code == ErrorCode.cluster_authorization_failed:
+        reason += (
+            ": the principal of this broker needs ClusterAction on the cluster; add it to "
+            "super.users of the controllers"
+        )
+    logger.error("the controllers refuse to take %s from this broker: %s", api.name, reason)
+    return ErrorCode.unknown_server_error, "the controllers take no requests from this broker"
 
 
 def _timeout_s(request: Mapping[str, Any]) -> float:

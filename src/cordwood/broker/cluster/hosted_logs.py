@@ -10,16 +10,20 @@ loop: a leader need not wait until another topic is made.
 Only an image that has this life of the broker counts: an older one may lack topics that are here.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Final
 from uuid import UUID
 
+from cordwood.broker.cluster.replica_places import ReplicaPlaces
 from cordwood.broker.cluster.topic_settings import topic_settings
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.cluster.image.metadata_image import NO_METADATA, MetadataImage, TopicImage
+from cordwood.cluster.image.partition_image import PartitionImage
 from cordwood.cluster.replication.node_replicas import NodeReplicas
 from cordwood.cluster.replication.partition_replica import PartitionReplica
 from cordwood.cluster.replication.replica_fetch import PartitionPlace
@@ -31,12 +35,15 @@ from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 
+_RETRY_S: Final = 2.0  # after a disk was full, for example
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """What one image changes on the disk."""
+    """What one image changes on the disk. `refillable` are replicas that others have, too."""
 
     hosted: Sequence[HostedTopic]
+    refillable: frozenset[tuple[UUID, int]]
     deleted: Sequence[tuple[str, UUID]]
 
 
@@ -55,7 +62,9 @@ class HostedLogs:
         loop: EventLoop,
         watch: LogWatch,
         log_moved: Callable[[PartitionReplica], None],
+        places: ReplicaPlaces,
     ) -> None:
+        self._places = places
         self._store = store
         self._replicas = replicas
         self._node_id = node_id
@@ -64,6 +73,7 @@ class HostedLogs:
         self._log_moved = log_moved
         self._image = NO_METADATA
         self._by_log: dict[PartitionLog, PartitionReplica] = {}
+        self._troubles: dict[str, str] = {}  # topics and partitions that cannot be opened yet
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cordwood-hosting")
 
     def replica_of(self, log: PartitionLog) -> PartitionReplica | None:
@@ -99,6 +109,21 @@ class HostedLogs:
         self._replicas.drop(replica.site.place)
         self._by_log.pop(replica.site.log, None)
 
+    def fail_directory(self, path: str) -> UUID | None:
+        """A disk failed: give up all replicas in its directory, and no others.
+
+        Its id; None if it was given up before.
+        """
+        directory_id = self._places.fail(path)
+        if directory_id is None:
+            return None
+        for replica in list(self._replicas):
+            if self._places.directory_of(replica.site.log) == path:
+                place = replica.site.place
+                self._places.lost(place, path, self._image.partition(*place))
+                self._drop(replica)
+        return directory_id
+
     def _work(self, before: MetadataImage, image: MetadataImage) -> _Work:
         """What has to be done for the topics that changed; for all of them at first."""
         is_first = before is NO_METADATA
@@ -121,7 +146,25 @@ class HostedLogs:
                 for topic_id, name in self._store.registry.names_by_id().items()
                 if topic_id not in image.topics
             ]
-        return _Work(hosted=hosted, deleted=deleted)
+        return _Work(hosted=hosted, refillable=self._refillable(image, hosted), deleted=deleted)
+
+    def _refillable(
+        self, image: MetadataImage, hosted: Iterable[HostedTopic]
+    ) -> frozenset[tuple[UUID, int]]:
+        return frozenset(
+            (topic.topic_id, number)
+            for topic in hosted
+            for number in topic.here
+            if self._is_refillable(image.topics[topic.topic_id].partitions[number])
+        )
+
+    def _is_refillable(self, partition: PartitionImage) -> bool:
+        """Whether nothing that was acknowledged may be on this replica alone."""
+        me = self._node_id
+        others_have = partition.has_leader and partition.leader != me
+        return others_have and not any(
+            me in some for some in (partition.in_sync, partition.eligible, partition.last_known)
+        )
 
     def _here(self, topic: TopicImage | None) -> frozenset[int]:
         if topic is None:
@@ -151,15 +194,37 @@ class HostedLogs:
                 logger.exception("topic %s could not be removed", name)
         for wanted in work.hosted:
             try:
-                logs = self._open(wanted)
-            except (CordwoodError, OSError):
-                logger.exception("topic %s could not be made or changed", wanted.name)
+                logs = self._open(wanted, work.refillable)
+            except (CordwoodError, OSError) as error:
+                self._failed(wanted, wanted.name, error)
             else:
+                self._troubles.pop(wanted.name, None)
                 self._loop.call_soon(partial(self._host, wanted.topic_id, logs))
         if when_hosted is not None:
             self._loop.call_soon(when_hosted)
 
-    def _open(self, wanted: HostedTopic) -> list[PartitionLog]:
+    def _failed(self, wanted: HostedTopic, what: str, error: Exception) -> None:
+        """In the thread: say so once, and try again later."""
+        if self._troubles.get(what) != str(error):
+            self._troubles[what] = str(error)
+            logger.error("%s cannot be made, opened or changed yet: %s", what, error)
+        self._loop.call_soon(partial(self._try_later, wanted.topic_id))
+
+    def _try_later(self, topic_id: UUID) -> None:
+        self._loop.call_later(_RETRY_S, partial(self._try_again, topic_id))
+
+    def _try_again(self, topic_id: UUID) -> None:
+        image = self._image
+        topic = image.topics.get(topic_id)
+        if topic is not None:
+            hosted = [self._hosted(image, topic, self._here(topic))]
+            work = _Work(hosted=hosted, refillable=self._refillable(image, hosted), deleted=[])
+            with contextlib.suppress(RuntimeError):  # the broker stops
+                self._thread.submit(self._carry_out, work, None)
+
+    def _open(
+        self, wanted: HostedTopic, refillable: frozenset[tuple[UUID, int]]
+    ) -> list[PartitionLog]:
         hosting = self._store.hosting
         if not wanted.here:
             hosting.unhost(wanted.name, wanted.topic_id)
@@ -167,11 +232,20 @@ class HostedLogs:
         topic = hosting.host(wanted)
         logs: list[PartitionLog] = []
         for number in sorted(wanted.here):
+            what = f"{wanted.name}-{number}"
             try:
+                if (wanted.topic_id, number) in refillable and hosting.is_gone(wanted.name, number):
+                    topic = hosting.host_again(wanted, number)
                 logs.append(topic.partition(number))
             except (CordwoodError, OSError) as error:
-                logger.error("%s-%d is offline: %s", wanted.name, number, error)
+                self._failed(wanted, what, error)
+            else:
+                self._troubles.pop(what, None)
         return logs
+
+    def replaced(self, place: PartitionPlace, log: PartitionLog) -> None:
+        """In the data loop: `log` took the place of the log of a replica."""
+        self._host(place.topic_id, [log])
 
     def _host(self, topic_id: UUID, logs: Iterable[PartitionLog]) -> None:
         """In the data loop: the logs are open."""
@@ -180,6 +254,9 @@ class HostedLogs:
             partition = self._image.partition(*place)
             if log.is_closed or partition is None or self._node_id not in partition.replicas:
                 continue  # a newer image took it away
+            if self._places.has_failed(log):
+                continue
+            self._places.hosted(place, log, partition)
             known = self._replicas.get(place)
             if known is not None:
                 if known.site.log is log:

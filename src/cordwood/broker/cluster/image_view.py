@@ -9,6 +9,7 @@ from cordwood.broker.cluster_view import (
     BrokerAddress,
     CoordinatorKind,
     PartitionView,
+    RegisteredBroker,
     TopicView,
 )
 from cordwood.cluster.image.broker_image import BrokerImage
@@ -61,6 +62,14 @@ class ImageView:
         found = (_address(broker, here) for broker in image.brokers.values())
         return [address for address in found if address is not None]
 
+    def registered(self, here: ClientListener) -> list[RegisteredBroker]:
+        found = ((broker, _place(broker, here)) for broker in self._image().brokers.values())
+        return [
+            RegisteredBroker(address, broker.is_fenced)
+            for broker, address in found
+            if address is not None
+        ]
+
     def addresses(self, node_ids: Collection[int], here: ClientListener) -> list[BrokerAddress]:
         """Where the clients of the listener `here` reach these brokers."""
         image = self._image()
@@ -70,6 +79,12 @@ class ImageView:
             if node_id in image.brokers
         )
         return [address for address in found if address is not None]
+
+    def rack_of(self, node_id: int, here: ClientListener) -> str | None:
+        """The rack of a broker that clients of the listener `here` can reach; None: not known."""
+        broker = self._image().brokers.get(node_id)
+        address = None if broker is None else _address(broker, here)
+        return None if address is None else address.rack
 
     # --- topics ------------------------------------------------------------------------------
 
@@ -138,8 +153,10 @@ class ImageView:
 
 def _address(broker: BrokerImage, here: ClientListener) -> BrokerAddress | None:
     """Where a broker is reached by clients of a listener; None if it is fenced or lacks it."""
-    if broker.is_fenced:
-        return None
+    return None if broker.is_fenced else _place(broker, here)
+
+
+def _place(broker: BrokerImage, here: ClientListener) -> BrokerAddress | None:
     endpoint = broker.endpoint(here.name)
     if endpoint is None:
         return None

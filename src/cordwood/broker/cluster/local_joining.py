@@ -9,8 +9,8 @@
 import logging
 from collections.abc import Callable
 from typing import Final
+from uuid import UUID
 
-from cordwood.broker.cluster.broker_peers import plaintext_target
 from cordwood.broker.cluster.cluster_assembly import MemberSurroundings
 from cordwood.broker.cluster.cluster_member import ClusterMember
 from cordwood.broker.cluster.cluster_services import ClusterServices, TopicOrders
@@ -18,8 +18,10 @@ from cordwood.broker.cluster.cluster_transactions import ClusterTransactions
 from cordwood.broker.cluster.keeper_link import KeeperCalls
 from cordwood.broker.cluster.local_control import KeeperEvents, KeeperNews, LocalControl
 from cordwood.broker.config.cluster_config import ClusterConfig
+from cordwood.broker.net.outbound_connection import Target
 from cordwood.errors import CordwoodError
 from cordwood.protocol.api_catalog import ApiKey
+from cordwood.security.clients.client_security import ClientSecurity
 from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
@@ -67,10 +69,11 @@ class LocalJoining:
         self._loop = loop = around.control_loop
         self._news = place.news
         self._when_failed = around.when_failed
-        self._when_joined = around.when_joined
+        self._accept: Callable[[], None] | None = None
         self._member: ClusterMember | None = None
         self._has_hosted = False
         self._has_joined = False
+        assert around.security_file is not None
         self.control = LocalControl(
             loop,
             epoch=place.epoch,
@@ -84,13 +87,14 @@ class LocalJoining:
             ),
         )
 
-    def start(self, member: ClusterMember) -> None:
-        """The loops turn."""
-        self._member = member
+    def start(self, member: ClusterMember, accept: Callable[[], None]) -> None:
+        """The loops turn. `accept` lets clients in, once everybody knows that this one is ready."""
+        self._member, self._accept = member, accept
         self._loop.call_soon(self.control.start)
 
     def _changed(self) -> None:
         assert self._member is not None
+        assert self._accept is not None
         image = self.control.image
         own = image.brokers.get(self._member.view.node_id)
         if own is None or own.epoch != self.control.broker_epoch:
@@ -99,7 +103,7 @@ class LocalJoining:
         self._has_hosted = True
         if not own.is_fenced and not self._has_joined:
             self._has_joined = True
-            self._when_joined()
+            self._accept()
 
     def _hosted(self) -> None:
         try:
@@ -107,7 +111,7 @@ class LocalJoining:
         except OSError as error:
             logger.error("the keeper cannot be told that this process is ready: %s", error)
 
-    def disk_failed(self, error: CordwoodError) -> None:
+    def disk_failed(self, _directory: UUID, error: CordwoodError, *, is_last: bool) -> None:
         """A log failed: end, and let the next life open what the disk has. Any thread."""
         self._loop.call_soon(lambda: self._when_failed(error))
 
@@ -134,9 +138,10 @@ def assemble_process(
         node_id=around.broker.node_id,
         listener=place.peer_listener,
         control=control,
-        target_of=plaintext_target,
+        target_of=lambda at: Target(at.host, at.port, ClientSecurity(), None),
         want_topic=lambda _name: None,  # the keeper creates internal topics at its start
         when_disk_failed=joining.disk_failed,
+        assign_directory=lambda _topic_id, _partition, _directory: None,
         control_loop=around.control_loop,
         data_loop=around.data_loop,
         watch=around.watch,

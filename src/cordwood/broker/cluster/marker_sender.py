@@ -113,6 +113,7 @@ class MarkerSender:
         self._paused: list[tuple[float, int, _Task]] = []
         self._order = itertools.count()
         self._timer: Timer | None = None
+        self._unreached: set[int] = set()
         self.failure_count = 0
 
     @property
@@ -202,14 +203,21 @@ class MarkerSender:
                 version_min=_VERSION_MIN,
                 version_max=_VERSION_MAX,
                 encode=lambda version: _encode([task.marker for task in tasks], version),
-                when_done=lambda result: self._answered(
-                    node_id, tasks, _codes(node_id, [task.marker for task in tasks], result)
-                ),
+                when_done=lambda result: self._received(node_id, tasks, result),
                 timeout_s=_ANSWER_S,
             ),
         )
 
     # --- answers -----------------------------------------------------------------------------
+
+    def _received(self, node_id: int, tasks: Sequence[_Task], result: OutboundResult) -> None:
+        """A broker has answered, or was not reached. That is logged once until it is."""
+        if not isinstance(result, CordwoodError):
+            self._unreached.discard(node_id)
+        elif node_id not in self._unreached:
+            self._unreached.add(node_id)
+            logger.info("broker %d was not reached with transaction markers: %s", node_id, result)
+        self._answered(node_id, tasks, _codes(node_id, [task.marker for task in tasks], result))
 
     def _answered(self, node_id: int, tasks: Sequence[_Task], codes: Sequence[ErrorCode]) -> None:
         self._under_way.pop(node_id, None)
@@ -296,7 +304,6 @@ def _codes(
 ) -> list[ErrorCode]:
     """What a broker answered about each marker; NETWORK_EXCEPTION if it did not."""
     if isinstance(result, CordwoodError):
-        logger.info("broker %d was not reached with transaction markers: %s", node_id, result)
         return [ErrorCode.network_exception] * len(markers)
     try:
         answer = cast(

@@ -16,6 +16,7 @@ from cordwood.cluster.replication.replica_fetch import (
     PartitionPlace,
     ReplicaFetch,
 )
+from cordwood.cluster.replication.replica_rebuild import CopyQuery
 from cordwood.errors import CordwoodError, FormatError
 from cordwood.log.reading.time_lookup import EARLIEST, LATEST
 from cordwood.log.rules.leader_epochs import EpochEnd
@@ -27,7 +28,9 @@ from cordwood.protocol.replica_fetch import (
     VERSION_MIN,
     ReplicaFetchAnswer,
     ReplicaFetched,
+    ReplicaFetchPart,
     decode_replica_fetch,
+    encode_replica_fetch,
 )
 from cordwood.quantities import LeaderEpoch, Offset
 
@@ -39,6 +42,8 @@ logger = logging.getLogger(__name__)
 _LIST_OFFSETS_MIN: Final = 4
 _LIST_OFFSETS_MAX: Final = 7
 _ANSWER_S: Final = 10.0  # beyond the time that the leader may wait
+_CONSUMER: Final = -1
+_COPY_WAIT_MS: Final = 100
 _CODES: Final = frozenset(ErrorCode)
 
 
@@ -103,6 +108,45 @@ class PeerTransport:
                 encode=encode,
                 when_done=answered,
                 timeout_s=fetch.wait_max_ms / 1000 + _ANSWER_S,
+            ),
+        )
+
+    def copy(
+        self, leader: int, query: CopyQuery, when_done: Callable[[FetchedPartition | None], None]
+    ) -> None:
+        """Ask as a consumer does: committed batches only, and without a session."""
+        part = ReplicaFetchPart(
+            query.place.topic_id,
+            query.place.partition,
+            query.offset,
+            query.bytes_max,
+            query.leader_epoch,
+        )
+
+        def answered(result: OutboundResult) -> None:
+            answer = self._decoded(leader, result)
+            if answer is None or answer.error_code or len(answer.parts) != 1:
+                when_done(None)
+            else:
+                when_done(_fetched(answer.parts[0]))
+
+        self._peers.send(
+            leader,
+            OutboundCall(
+                api=ApiKey.FETCH,
+                version_min=VERSION_MIN,
+                version_max=VERSION_MAX,
+                encode=lambda version: encode_replica_fetch(
+                    version,
+                    [part],
+                    replica_id=_CONSUMER,
+                    replica_epoch=_CONSUMER,
+                    max_wait_ms=_COPY_WAIT_MS,
+                    min_bytes=1,
+                    max_bytes=query.bytes_max,
+                ),
+                when_done=answered,
+                timeout_s=_COPY_WAIT_MS / 1000 + _ANSWER_S,
             ),
         )
 

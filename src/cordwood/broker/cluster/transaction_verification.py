@@ -144,6 +144,7 @@ class TransactionVerification:
         self._is_verifying = is_verifying
         self._waiting: dict[int, list[_Question]] = {}
         self._under_way: set[int] = set()
+        self._unreached: set[int] = set()
         self._count = 0
 
     def begin_append(
@@ -243,6 +244,7 @@ class TransactionVerification:
         self, node_id: int, asked: dict[str, list[_Question]], result: OutboundResult
     ) -> None:
         self._under_way.discard(node_id)
+        self._note_reached(node_id, result)
         codes = _codes(node_id, result)
         for transactional_id, questions in asked.items():
             for question in questions:
@@ -254,6 +256,14 @@ class TransactionVerification:
                     reason = _REFUSALS.get(code, Refusal.COORDINATOR_NOT_AVAILABLE)
                     self._answer(question, Refused(reason))
         self._flush(node_id)
+
+    def _note_reached(self, node_id: int, result: OutboundResult) -> None:
+        """Log that a broker was not reached once, until it is."""
+        if not isinstance(result, CordwoodError):
+            self._unreached.discard(node_id)
+        elif node_id not in self._unreached:
+            self._unreached.add(node_id)
+            logger.info("broker %d was not reached about transactions: %s", node_id, result)
 
     def _answer(self, question: _Question, refused: Refused) -> None:
         """Refuse, or ask again after a pause."""
@@ -297,7 +307,6 @@ _Codes = dict[tuple[str, str, int], ErrorCode]
 def _codes(node_id: int, result: OutboundResult) -> _Codes | ErrorCode:
     """What a broker answered about each partition; one code if it is about all of them."""
     if isinstance(result, CordwoodError):
-        logger.info("broker %d was not reached about transactions: %s", node_id, result)
         return ErrorCode.network_exception
     try:
         answer = cast(

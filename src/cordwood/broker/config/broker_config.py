@@ -319,6 +319,24 @@ class BrokerConfig:
     )  # fmt: skip
 
     # --- operation ---------------------------------------------------------------------------
+    telemetry_max_bytes: int = config_field(
+        "telemetry.max.bytes", _SIZE, "1048576",
+        "The largest compressed push of metrics that a client may send.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
+    otel_endpoint: str | None = config_field(
+        "otel.endpoint", _TEXT, "",
+        "The base address of an OpenTelemetry collector that metrics are sent to, such as "
+        "http://localhost:4318; empty: they are not sent. OTEL_EXPORTER_OTLP_ENDPOINT sets it, "
+        "too.",
+        pattern=r"https?://[\x21-\x7e]{1,1000}", requirement="must be an http or https address",
+        none_text="", since_cordwood=True,
+    )  # fmt: skip
+    otel_interval_ms: int = config_field(
+        "otel.interval.ms", _DURATION, "60000",
+        "How often metrics are sent to the collector.",
+        minimum=1000, maximum=3_600_000, since_cordwood=True,
+    )  # fmt: skip
     metrics_host: str = config_field(
         "metrics.host", _TEXT, "127.0.0.1",
         "The address of the HTTP endpoint for /metrics, /healthz and /readyz.",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from cordwood.broker.config.keyed_config import check_keys, keys_of, parse_keys
+from cordwood.broker.config.listeners import SecurityProtocol
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, config_field
 from cordwood.quantities import INT32_MAX
@@ -18,6 +19,9 @@ _TEXT, _LIST, _BOOLEAN = ConfigKind.TEXT, ConfigKind.LIST, ConfigKind.BOOLEAN
 
 _MEMBER: Final = ("broker",)
 _PORT_MAX: Final = 65535
+# Kafka's default is GSSAPI, which is not available. Tokens would have to be fetched from a server.
+PEER_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+RACK_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class Address(NamedTuple):
@@ -45,7 +49,23 @@ class ClusterConfig:
     )  # fmt: skip
     inter_broker_listener_name: str | None = config_field(
         "inter.broker.listener.name", _TEXT, "",
-        "The listener that brokers use among each other; empty: the first one.", none_text="",
+        "The listener that brokers use among each other; empty: the one that is named as "
+        "security.inter.broker.protocol, else the first one.", none_text="",
+    )  # fmt: skip
+    security_inter_broker_protocol: str | None = config_field(
+        "security.inter.broker.protocol", _TEXT, "",
+        "The protocol of connections between brokers, whose listener has the same name. Use "
+        "inter.broker.listener.name if the listener has another name.",
+        none_text="",
+    )  # fmt: skip
+    sasl_mechanism_inter_broker_protocol: str | None = config_field(
+        "sasl.mechanism.inter.broker.protocol", _TEXT, "",
+        "How this broker authenticates to other brokers. Kafka's default is GSSAPI, which Cordwood "
+        "does not have.", none_text="",
+    )  # fmt: skip
+    sasl_mechanism_controller_protocol: str | None = config_field(
+        "sasl.mechanism.controller.protocol", _TEXT, "",
+        "How this broker authenticates to the controllers.", none_text="",
     )  # fmt: skip
     broker_heartbeat_interval_ms: int = config_field(
         "broker.heartbeat.interval.ms", _DURATION, "2000",
@@ -116,11 +136,19 @@ class ClusterConfig:
         maximum=INT32_MAX,
     )  # fmt: skip
 
+    replica_selector_class: str | None = config_field(
+        "replica.selector.class", _TEXT, "",
+        "RackAwareReplicaSelector: the leader sends consumers to an in-sync replica in their rack "
+        "(client.rack, broker.rack). Empty: consumers read from the leader.",
+        none_text="",
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
         check_keys(self)
         if not self.is_member:
             return
         _ = self.controllers  # each must be an address
+        self._check_peers()
         if not (self.controller_quorum_bootstrap_servers or self.controller_quorum_voters):
             raise ConfigError(
                 "process.roles",
@@ -136,6 +164,33 @@ class ClusterConfig:
                 f"{self.broker_session_timeout_ms}, or one lost heartbeat ends the session",
             )
 
+    def _check_peers(self) -> None:
+        """Refuse what Kafka's brokers know and this one does not have: nothing is ignored."""
+        choices: dict[str, tuple[str | None, tuple[str, ...]]] = {
+            "security.inter.broker.protocol": (
+                self.security_inter_broker_protocol,
+                tuple(SecurityProtocol),
+            ),
+            "sasl.mechanism.inter.broker.protocol": (
+                self.sasl_mechanism_inter_broker_protocol,
+                PEER_MECHANISMS,
+            ),
+            "sasl.mechanism.controller.protocol": (
+                self.sasl_mechanism_controller_protocol,
+                PEER_MECHANISMS,
+            ),
+            "replica.selector.class": (self.replica_selector_class, (RACK_SELECTOR,)),
+        }
+        for key, (value, allowed) in choices.items():
+            if value is not None and value not in allowed:
+                raise ConfigError(key, value, f"must be {' or '.join(allowed)}")
+        if self.inter_broker_listener_name and self.security_inter_broker_protocol:
+            raise ConfigError(
+                "security.inter.broker.protocol",
+                self.security_inter_broker_protocol,
+                "must not be set together with inter.broker.listener.name",
+            )
+
     @classmethod
     def parse(cls, mapping: Mapping[str, object]) -> "ClusterConfig":
         """The config that `mapping` of keys to values describes. Raises `ConfigError`."""
@@ -145,6 +200,11 @@ class ClusterConfig:
     def is_member(self) -> bool:
         """Whether the broker belongs to a cluster. If not, nothing else here has an effect."""
         return self.process_roles == _MEMBER
+
+    @property
+    def selects_by_rack(self) -> bool:
+        """Whether consumers are sent to replicas in their rack."""
+        return self.replica_selector_class == RACK_SELECTOR
 
     @property
     def controllers(self) -> list[Address]:

@@ -35,6 +35,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     BROKER = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -218,5 +219,20 @@ def group_entries(config: BrokerConfig, texts: Mapping[str, str]) -> list[Config
         if name in texts:
             own = Synonym(name=name, value=texts[name], source=ConfigSource.GROUP)
             synonyms = (own, *synonyms)
+        entries.append(ConfigEntry(key=key, synonyms=synonyms, is_read_only=False))
+    return entries
+
+
+def subscription_entries(
+    keys: Mapping[str, ConfigKey], texts: Mapping[str, str]
+) -> list[ConfigEntry]:
+    """Every key of a subscription to client metrics; `texts` are those that are set."""
+    entries = []
+    for name, key in keys.items():
+        default = Synonym(name=name, value=key.default_text, source=ConfigSource.DEFAULT)
+        synonyms: tuple[Synonym, ...] = (default,)
+        if name in texts:
+            own = Synonym(name=name, value=texts[name], source=ConfigSource.CLIENT_METRICS)
+            synonyms = (own, default)
         entries.append(ConfigEntry(key=key, synonyms=synonyms, is_read_only=False))
     return entries

@@ -16,17 +16,12 @@ WITHOUT_EFFECT: Final = frozenset(
         "metadata.log.segment.ms",
         "metadata.max.retention.bytes",
         "metadata.max.retention.ms",
-        "sasl.mechanism.controller.protocol",
-        "sasl.mechanism.inter.broker.protocol",
-        "security.inter.broker.protocol",
-        "ssl.endpoint.identification.algorithm",  # of connections between brokers
         # of controllers, or of Kafka's own replication
         "auto.leader.rebalance.enable",
         "leader.imbalance.check.interval.seconds",
         "leader.imbalance.per.broker.percentage",
         "num.replica.fetchers",
         "replica.high.watermark.checkpoint.interval.ms",
-        "replica.selector.class",
         "replica.socket.receive.buffer.bytes",
         "replica.socket.timeout.ms",
         # share groups

@@ -8,7 +8,7 @@ Keys of TLS and SASL, and some of the limits, can be set for one listener alone,
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from cordwood.broker.config.access_config import (
     ACCESS_KEYS,
@@ -18,6 +18,7 @@ from cordwood.broker.config.access_config import (
 )
 from cordwood.broker.config.audit_config import AUDIT_KEYS, AuditConfig
 from cordwood.broker.config.broker_config import ANY_ADDRESS, BROKER_KEYS, BrokerConfig
+from cordwood.broker.config.cluster_config import ClusterConfig
 from cordwood.broker.config.keyed_config import parse_keys, render_keys
 from cordwood.broker.config.listeners import (
     Listener,
@@ -33,6 +34,9 @@ from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey
 from cordwood.quantities import INT32_MAX
 from cordwood.value_class import dataclass, field
+
+if TYPE_CHECKING:
+    from cordwood.broker.config.peer_security import OutboundWay, PeerSecurity
 
 T = TypeVar("T")
 
@@ -51,6 +55,7 @@ _OF_ONE_LISTENER: Final[Mapping[str, ConfigKey]] = {
     for key in (*TLS_KEYS, *SASL_KEYS, *(key for key in BROKER_KEYS if key.name in _LIMIT_KEYS))
 }
 _KEYS_BY_NAME: Final = {key.name: key for key in SECURITY_KEYS}
+_JAAS_KEYS: Final = tuple(key for key in SASL_KEYS if key.name == "sasl.jaas.config")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,23 +90,35 @@ class ListenerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityConfig:
-    """Validated on construction, except for the files it names."""
+    """Validated on construction, except for the files it names.
+
+    `peers` is how a member of a cluster connects to brokers and controllers; else it is None.
+    """
 
     listeners: tuple[ListenerConfig, ...]
     access: AccessConfig = field(default_factory=AccessConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
+    peers: "PeerSecurity | None" = None
 
     @classmethod
     def assemble(
-        cls, broker: BrokerConfig, values: Mapping[str, object] | None = None
+        cls,
+        broker: BrokerConfig,
+        values: Mapping[str, object] | None = None,
+        cluster: ClusterConfig | None = None,
     ) -> "SecurityConfig":
-        """The protection that `values` describe: `SECURITY_KEYS`, and keys of single listeners."""
+        """The protection that `values` describe: `SECURITY_KEYS`, and keys of single listeners.
+
+        A member of a cluster may also have keys of the listener of the controllers.
+        """
         values = values or {}
         common = {name: raw for name, raw in values.items() if name in _KEYS_BY_NAME}
         own = [_OwnKey.parse(name, raw) for name, raw in values.items() if name not in common]
         addresses = _addresses(broker)
         known = {listener.name for listener, _, _ in addresses}
+        if cluster is not None and cluster.is_member:
+            known.add(_controller_listener(broker))
         for key in own:
             if key.listener not in known:
                 raise ConfigError(
@@ -109,14 +126,16 @@ class SecurityConfig:
                     key.raw,
                     f"there is no listener {key.listener}; there is {', '.join(sorted(known))}",
                 )
+        listeners = tuple(
+            _listener(listener, advertised, protocol, common, own)
+            for listener, advertised, protocol in addresses
+        )
         return cls(
-            listeners=tuple(
-                _listener(listener, advertised, protocol, common, own)
-                for listener, advertised, protocol in addresses
-            ),
+            listeners=listeners,
             access=parse_keys(AccessConfig(), _only(ACCESS_KEYS, common)),
             quotas=parse_keys(QuotaConfig(), _only(QUOTA_KEYS, common)),
             audit=parse_keys(AuditConfig(), _only(AUDIT_KEYS, common)),
+            peers=_peers(broker, cluster, listeners, common, own),
         )
 
     @property
@@ -287,6 +306,89 @@ def _listener(
         max_connections=limits.max_connections,
         max_connection_creation_rate=limits.max_connection_creation_rate,
     )
+
+
+def _peers(
+    broker: BrokerConfig,
+    cluster: ClusterConfig | None,
+    listeners: tuple[ListenerConfig, ...],
+    common: Mapping[str, object],
+    own: list[_OwnKey],
+) -> "PeerSecurity | None":
+    """How a member connects to others: with the keys that listeners of these names have."""
+    if cluster is None or not cluster.is_member:
+        return None
+    # Not at the top: a broker that is alone connects to nobody.
+    from cordwood.broker.config.peer_security import OutboundWay, PeerSecurity
+
+    def way(
+        name: str, protocol: SecurityProtocol, key: str, mechanism: str | None
+    ) -> "OutboundWay":
+        mine = [each for each in own if each.listener == name]
+        plain = {each.name: each.raw for each in mine if each.mechanism is None}
+        exact = {each.name: each.raw for each in mine if each.mechanism == mechanism}
+        values = {**common, **plain}
+        jaas = parse_keys(SaslKeys(), _only(_JAAS_KEYS, {**values, **exact})).sasl_jaas_config
+        return OutboundWay(
+            listener=name,
+            protocol=protocol,
+            tls=parse_keys(TlsConfig(), _only(TLS_KEYS, values)),
+            mechanism_key=key,
+            mechanism=mechanism,
+            jaas=jaas,
+        )
+
+    between = _inter_broker_listener(cluster, listeners)
+    mechanism = cluster.sasl_mechanism_inter_broker_protocol
+    if between.sasl is not None and mechanism not in (None, *between.sasl.mechanisms):
+        raise ConfigError(
+            "sasl.mechanism.inter.broker.protocol",
+            mechanism,
+            f"must be one of the sasl.enabled.mechanisms of {between.name}, which are "
+            f"{', '.join(between.sasl.mechanisms)}: other brokers authenticate here likewise",
+        )
+    controllers = _controller_listener(broker)
+    return PeerSecurity(
+        listener=between.name,
+        brokers=way(
+            between.name, between.protocol, "sasl.mechanism.inter.broker.protocol", mechanism
+        ).client_security(),
+        controllers=way(
+            controllers,
+            _controller_protocol(broker, controllers),
+            "sasl.mechanism.controller.protocol",
+            cluster.sasl_mechanism_controller_protocol,
+        ).client_security(),
+    )
+
+
+def _controller_listener(broker: BrokerConfig) -> str:
+    """The first of ``controller.listener.names`` is the one that brokers use."""
+    return next((name.upper() for name in broker.controller_listener_names), "CONTROLLER")
+
+
+def _controller_protocol(broker: BrokerConfig, name: str) -> SecurityProtocol:
+    key, text = "listener.security.protocol.map", broker.listener_security_protocol_map
+    protocols = _rule(key, text, parse_protocols)
+    if name == "CONTROLLER":  # needs no entry, as in Kafka's own example configuration
+        protocols.setdefault(name, SecurityProtocol.PLAINTEXT)
+    return _rule(key, text, lambda _text: protocol_of(name, protocols))
+
+
+def _inter_broker_listener(
+    cluster: ClusterConfig, listeners: tuple[ListenerConfig, ...]
+) -> ListenerConfig:
+    key, wanted = "inter.broker.listener.name", cluster.inter_broker_listener_name
+    if wanted is None and cluster.security_inter_broker_protocol is not None:
+        key = "security.inter.broker.protocol"
+        wanted = cluster.security_inter_broker_protocol
+    if wanted is None:
+        return listeners[0]
+    for each in listeners:
+        if each.name == wanted.upper():
+            return each
+    names = ", ".join(each.name for each in listeners)
+    raise ConfigError(key, wanted, f"no listener has this name; there is {names}")
 
 
 def _refuse_open_passwords(listener: Listener, keys: SaslKeys) -> None:

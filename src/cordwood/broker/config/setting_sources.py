@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 from cordwood.errors import HIDDEN, ConfigError, FormatError, is_secret_key
@@ -30,6 +31,11 @@ _OTHER_VARIABLES: Final = re.compile(
     r"|COMMAND_CONFIG|KERNELS|WHEEL_PYTHONS)"
 )
 _SERVICE_LINK: Final = re.compile(r"(tcp|udp)://.*")
+
+
+_COLLECTOR_VARIABLE: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_COLLECTOR_OFF: Final = "OTEL_SDK_DISABLED"
+_COLLECTOR_KEY: Final = "otel.endpoint"
 
 
 class Assignment(NamedTuple):
@@ -63,6 +69,7 @@ def environment_assignments(
 ) -> Iterator[Assignment]:
     """The variables that begin with the prefix; `known` are the names of all keys."""
     names = {variable_name(name): name for name in known}
+    yield from _collector(variables, names)
     for variable in sorted(variables):
         if not variable.startswith(ENVIRONMENT_PREFIX) or _OTHER_VARIABLES.fullmatch(variable):
             continue
@@ -72,6 +79,20 @@ def environment_assignments(
         # An unknown name becomes the key it would be, and is refused like any unknown key.
         guess = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
         yield Assignment(names.get(variable, guess), value, variable)
+
+
+def _collector(variables: Mapping[str, str], names: Mapping[str, str]) -> Iterator[Assignment]:
+    """OpenTelemetry's own variable names the collector, if nothing else does.
+
+    It may be meant for other programs: without the extra `otel` it has no effect.
+    """
+    address = variables.get(_COLLECTOR_VARIABLE)
+    is_off = variables.get(_COLLECTOR_OFF, "").lower() == "true"
+    ours = variable_name(_COLLECTOR_KEY)
+    if not address or is_off or ours not in names or ours in variables:
+        return
+    if find_spec("opentelemetry") is not None:
+        yield Assignment(_COLLECTOR_KEY, address, _COLLECTOR_VARIABLE)
 
 
 def flag_assignments(texts: Iterable[str], *, source: str = "--set") -> Iterator[Assignment]:

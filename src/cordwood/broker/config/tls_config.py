@@ -83,6 +83,12 @@ class TlsConfig:
         "RULE:pattern/replacement/[LU], comma-separated, the first that matches; DEFAULT: the "
         "whole subject.",
     )  # fmt: skip
+    ssl_endpoint_identification_algorithm: str | None = config_field(
+        "ssl.endpoint.identification.algorithm", _TEXT, "https",
+        "https: the certificates of other brokers and of controllers must have the host name that "
+        "this broker connects to. Empty: they need not.",
+        choices=("https",), none_text="",
+    )  # fmt: skip
     ssl_allow_dn_changes: bool = config_field(
         "ssl.allow.dn.changes", _BOOLEAN, "false",
         "Whether a reloaded certificate may have another subject.",

@@ -15,7 +15,7 @@ from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.security.access.acl_filter import RULES_MAX, AclFilter, InvalidRuleError, new_rule
 from cordwood.security.access.acl_text import rule_text
-from cordwood.security.security_file import SecurityFile
+from cordwood.security.security_source import SecuritySource
 from cordwood.security.security_state import AclRule, SecurityState
 from cordwood.value_class import replace
 
@@ -36,7 +36,7 @@ _NO_AUTHORIZER: Final = "this broker has no authorizer; its operator can set aut
 class AccessRulesHandler:
     """Lists and changes access rules. Called by workers: changes wait for the disk."""
 
-    def __init__(self, security_file: SecurityFile, *, has_authorizer: bool) -> None:
+    def __init__(self, security_file: SecuritySource, *, has_authorizer: bool) -> None:
         self._file = security_file
         self._has_authorizer = has_authorizer
 

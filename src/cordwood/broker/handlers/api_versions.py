@@ -43,8 +43,18 @@ FinalizedFeatures = Callable[[], tuple[int, Mapping[str, int]]]
 class ApiVersionsHandler:
     """Lists the API catalog. Any thread may call it."""
 
-    def __init__(self, more: Sequence[Api] = (), features: FinalizedFeatures | None = None) -> None:
-        """A member of a cluster serves `more`, and has the `features` that it finalised."""
+    def __init__(
+        self,
+        more: Sequence[Api] = (),
+        features: FinalizedFeatures | None = None,
+        *,
+        hidden: frozenset[ApiKey] = frozenset(),
+    ) -> None:
+        """A member of a cluster serves `more`, and has the `features` that it finalised.
+
+        Clients are not told of the APIs in `hidden`.
+        """
+        self._hidden = hidden
         self._more = {api.key: api for api in more if api.key not in API_CATALOG}
         self._features = features
 
@@ -62,7 +72,10 @@ class ApiVersionsHandler:
             and _SOFTWARE.fullmatch(request.client_software_version)
         ):
             return {"error_code": ErrorCode.invalid_request}
-        answer = _versions(version)
+        if version >= _FIRST_WITH_SOFTWARE:
+            context.session.software.name = request.client_software_name
+            context.session.software.version = request.client_software_version
+        answer = _versions(version, self._hidden)
         if self._features is None:
             return answer
         epoch, levels = self._features()
@@ -95,11 +108,13 @@ def _unsupported_version_frame() -> bytes:
 
 
 @cache
-def _versions(version: int) -> messages.ApiVersionsResponseDict:
+def _versions(
+    version: int, hidden: frozenset[ApiKey] = frozenset()
+) -> messages.ApiVersionsResponseDict:
     has_level_0 = version >= _FIRST_WITH_LEVEL_0
     return {
         "error_code": ErrorCode.none,
-        "api_keys": [_ranged(api) for api in API_CATALOG.values()],
+        "api_keys": [_ranged(api) for api in API_CATALOG.values() if api.key not in hidden],
         "supported_features": _SUPPORTED if has_level_0 else [],
         "finalized_features_epoch": _FEATURES_EPOCH,
         "finalized_features": _FINALIZED,

@@ -13,7 +13,7 @@ from cordwood.errors import ConfigError
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.security.quotas.quota_filters import QuotaFilter, UnknownEntityTypeError, select
 from cordwood.security.quotas.quota_rules import Quotas, altered, described, entity_of, names_of
-from cordwood.security.security_file import SecurityFile
+from cordwood.security.security_source import SecuritySource
 from cordwood.security.security_state import QuotaEntity, SecurityState
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class ClientQuotasHandler:
     """Reads and changes quotas. Called by workers: a change waits for the disk."""
 
-    def __init__(self, file: SecurityFile) -> None:
+    def __init__(self, file: SecuritySource) -> None:
         self._file = file
 
     def routes(self) -> list[Route]:

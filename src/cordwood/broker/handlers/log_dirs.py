@@ -10,6 +10,7 @@ from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.net.request import RequestContext, Route, RunsOn
 from cordwood.broker.security import access_table as needs
 from cordwood.log.store.store import Store
+from cordwood.log.topics.data_directories import FutureReplica
 from cordwood.log.topics.log_directory import DirectoryStatus
 from cordwood.protocol.api_catalog import ApiKey
 
@@ -42,12 +43,13 @@ class LogDirsHandler:
             if request.topics is None
             else {(item.topic, number) for item in request.topics for number in item.partitions}
         )
-        sizes = self._store.directories.partition_sizes()
+        directories = self._store.directories
+        sizes, futures = directories.partition_sizes(), directories.future_replicas()
         return {
             "error_code": ErrorCode.none,
             "results": [
-                _described(status, sizes.get(status.path, {}), wanted)
-                for status in self._store.directories.status()
+                _described(status, sizes.get(status.path, {}), futures.get(status.path, {}), wanted)
+                for status in directories.status()
             ],
         }
 
@@ -55,6 +57,7 @@ class LogDirsHandler:
 def _described(
     status: DirectoryStatus,
     sizes: Mapping[tuple[str, int], int],
+    futures: Mapping[tuple[str, int], FutureReplica],
     wanted: set[tuple[str, int]] | None,
 ) -> messages.DescribeLogDirsResponseResultsDict:
     if status.error is not None:
@@ -72,6 +75,15 @@ def _described(
                     "is_future_key": False,
                 }
             )
+            if (topic, number) in futures:
+                topics[topic].append(
+                    {
+                        "partition_index": number,
+                        "partition_size": futures[topic, number].size_bytes,
+                        "offset_lag": futures[topic, number].lag,
+                        "is_future_key": True,
+                    }
+                )
     return {
         "error_code": ErrorCode.none,
         "log_dir": status.path,

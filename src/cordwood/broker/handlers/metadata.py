@@ -296,8 +296,15 @@ class MetadataHandler:
             if request.include_cluster_authorized_operations
             else NOT_ASKED,
             "brokers": [
-                {"broker_id": node_id, "host": host, "port": port, "rack": rack}
-                for node_id, host, port, rack in self._view.brokers(here)
+                {
+                    "broker_id": address.node_id,
+                    "host": address.host,
+                    "port": address.port,
+                    "rack": address.rack,
+                    "is_fenced": is_fenced,
+                }
+                for address, is_fenced in self._view.registered(here)
+                if request.include_fenced_brokers or not is_fenced
             ],
         }
 

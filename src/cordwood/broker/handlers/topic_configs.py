@@ -185,9 +185,9 @@ class TopicConfigsHandler:
     ) -> messages.ListConfigResourcesResponseDict:
         if not context.may(needs.LIST_CONFIG_RESOURCES):
             return {"error_code": needs.LIST_CONFIG_RESOURCES.code, "config_resources": []}
-        if context.api_version < _FIRST_WITH_TYPES:
-            return {"error_code": ErrorCode.none, "config_resources": []}
         types: Iterable[int] = request.resource_types or list(ResourceType)
+        if context.api_version < _FIRST_WITH_TYPES:
+            types = [ResourceType.CLIENT_METRICS]
         if not set(types) <= set(ResourceType):
             return {"error_code": ErrorCode.unsupported_version}
         names = self._owners.names()

@@ -19,7 +19,7 @@ from cordwood.security.sasl.user_changes import (
     UserResult,
     plan_user_change,
 )
-from cordwood.security.security_file import SecurityFile
+from cordwood.security.security_source import SecuritySource
 from cordwood.security.security_state import ScramCredential, ScramMechanism, SecurityState
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _DENIED: Final = "the principal may not {} users: it needs {} on the cluster"
 class UsersHandler:
     """Reads and changes the security file. Called by workers, because changes are synced."""
 
-    def __init__(self, file: SecurityFile) -> None:
+    def __init__(self, file: SecuritySource) -> None:
         self._file = file
 
     def routes(self) -> list[Route]:

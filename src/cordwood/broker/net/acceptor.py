@@ -236,6 +236,7 @@ class Acceptor:
         session = Session(
             listener=self._known_as,
             client_host=host,
+            client_port=_port_of(connected),
             access=self._host.access_of(ANONYMOUS, host),
             frame_bytes_max=self._host.frame_bytes_max,
         )
@@ -254,3 +255,11 @@ class Acceptor:
         logger.warning("%s: connection refused: %s = %d is reached", host, key, limit)
         connected.close()
         self._host.metrics.refused()
+
+
+def _port_of(connected: socket.socket) -> int:
+    """The port of the client; 0 if it is gone already."""
+    try:
+        return int(connected.getpeername()[1])
+    except (OSError, IndexError):
+        return 0

@@ -29,6 +29,7 @@ from cordwood.broker.net.outbound_call import OutboundAnswer, OutboundCall
 from cordwood.broker.net.outbound_frames import OutboundFrames
 from cordwood.broker.net.outbound_sasl import OutboundSasl, SaslRequest
 from cordwood.broker.net.tls_socket import TlsSocket
+from cordwood.broker.security.peer_tls import PeerTls
 from cordwood.errors import (
     AuthenticationFailedError,
     BrokerNotTrustedError,
@@ -64,7 +65,7 @@ class Target(NamedTuple):
     host: str
     port: int
     security: ClientSecurity
-    context: ssl.SSLContext | None  # of `security`, made by the owner once
+    tls: PeerTls | None  # of `security`; owned by whoever connects, and shared by its targets
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -236,12 +237,12 @@ class OutboundConnection:
             return
         fd = opened.fileno()
         self._loop.unregister(fd)
-        if self._target.context is None:
+        if self._target.tls is None:
             self._phase = _Phase.GREETING
         else:
             self._phase = _Phase.SECURING
             self._socket = TlsSocket(
-                opened, self._target.context, server_name=self._target.host.partition("%")[0]
+                opened, self._target.tls.context, server_name=self._target.host.partition("%")[0]
             )
         self._interest = READABLE
         self._loop.register(fd, READABLE, self._ready)
@@ -449,10 +450,25 @@ class OutboundConnection:
     def _continue_sasl(self, body: memoryview) -> None:
         sasl = self._sasl
         assert sasl is not None
+        thread = threading.Thread(
+            target=self._compute_sasl, args=(sasl, bytes(body)), name="cordwood-sasl", daemon=True
+        )
+        thread.start()
+
+    def _compute_sasl(self, sasl: OutboundSasl, body: bytes) -> None:
+        """In a thread of its own: the other node says how many rounds SCRAM takes."""
         try:
-            following = sasl.receive(body)
+            following = sasl.receive(memoryview(body))
         except AuthenticationFailedError as error:
-            self._fail(error)
+            self._loop.call_soon(partial(self._fail, error))
+        except FormatError as error:
+            reason = f"its answer cannot be read: {error}"
+            self._loop.call_soon(partial(self._fail, self._unreachable(reason)))
+        else:
+            self._loop.call_soon(partial(self._sasl_computed, sasl, following))
+
+    def _sasl_computed(self, sasl: OutboundSasl, following: SaslRequest | None) -> None:
+        if self._phase is _Phase.CLOSED:
             return
         if following is not None:
             self._send_sasl(following)

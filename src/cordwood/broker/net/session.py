@@ -9,7 +9,7 @@ from cordwood.protocol.acl_codes import CLUSTER_NAME, AclOperation, AclResource
 from cordwood.security.access.access_event import AccessEvents, AccessRequest
 from cordwood.security.access.authorizer import OpenAccess
 from cordwood.security.principal import ANONYMOUS, Principal
-from cordwood.value_class import dataclass
+from cordwood.value_class import dataclass, field
 
 
 class Access(Protocol):
@@ -39,6 +39,16 @@ class Access(Protocol):
 UNLIMITED: Final[Access] = OpenAccess(ANONYMOUS, "", AccessEvents())  # and nobody listens
 
 
+class ClientSoftware:
+    """The software of a client, as it said in ApiVersions. Its connection is the owner."""
+
+    __slots__ = ("name", "version")
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.version = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """What is known of a client. A new one replaces it when the client authenticates.
@@ -52,6 +62,8 @@ class Session:
     gate: Gate[Any] | None = None
     principal: Principal = ANONYMOUS
     access: Access = UNLIMITED
+    client_port: int = 0
+    software: ClientSoftware = field(default_factory=ClientSoftware)
 
     @property
     def is_somebody(self) -> bool:

@@ -26,6 +26,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from cordwood.broker.observing.client_collector import ClientCollector
 from cordwood.broker.observing.cluster_metrics import ClusterCollector
 from cordwood.broker.observing.observed_broker import GroupFacts, ObservedBroker
 from cordwood.broker.observing.security_metrics import SecurityCollector
@@ -56,6 +57,7 @@ class BrokerMetrics:
             ClusterCollector(broker),
             StoreCollector(broker.store, transactions=broker.transactions),
             TlsCollector(broker),
+            ClientCollector(broker),
         )
         for collector in self._ours:
             self._registry.register(collector)
@@ -66,6 +68,11 @@ class BrokerMetrics:
         """All metrics, in the text format."""
         with self._lock:
             return generate_latest(self._registry)
+
+    def collect(self) -> list[Metric]:
+        """All metrics, as values."""
+        with self._lock:
+            return list(self._registry.collect())
 
     def described(self) -> list[tuple[str, str, str]]:
         """Name, kind and description of each of our metrics."""

@@ -8,6 +8,7 @@ from cordwood.broker.security.audit_log import AuditCounts
 from cordwood.broker.security.authentication_events import AuthenticationCounts
 from cordwood.broker.security.client_quotas import QuotaCounts
 from cordwood.broker.security.tls_listener import TlsListener
+from cordwood.broker.telemetry.client_metrics import ClientMetrics
 from cordwood.log.store.store import Store
 from cordwood.log.transactions.transaction_requests import CoordinatedTransactions
 from cordwood.value_class import dataclass, field
@@ -60,6 +61,7 @@ class ObservedBroker:
     lost_fetch_count       how many fetches asked for lost records and got those behind them
     tls                    the listeners with TLS, by name
     hosts                  names that clients use for this broker
+    clients                the metrics that clients send; None: they are not asked for them
     cluster                the replicas of a member of a cluster; None: the broker is alone
     transactions           those that are coordinated here; None: those of the store
     """
@@ -80,6 +82,7 @@ class ObservedBroker:
     limits: ObservedLimits | None = None
     audit: Callable[[], AuditCounts] | None = None
     cluster: Callable[[], ClusterFacts] | None = None
+    clients: ClientMetrics | None = None
     transactions: CoordinatedTransactions | None = None
 
 

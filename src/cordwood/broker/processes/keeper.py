@@ -10,7 +10,8 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, cast
 from uuid import UUID, uuid4
 
 from cordwood.broker.cluster.keeper_link import FrameKind, encode_answer, encode_records
@@ -31,15 +32,26 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.cluster.local.process_cluster import ProcessCluster
 from cordwood.errors import CordwoodError, FormatError
 from cordwood.log.store.store import Store
-from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.api_catalog import KNOWN_APIS, ApiKey
+from cordwood.protocol.envelope import decode_principal
 from cordwood.protocol.messages import decode_request, encode_response
-from cordwood.protocol.request_header import RequestHeader
+from cordwood.protocol.request_header import (
+    RequestHeader,
+    decode_request_header,
+    skip_header_tags,
+)
 from cordwood.protocol.wire_values import INT16
 from cordwood.quantities import Offset
+from cordwood.security.principal import Principal
 from cordwood.security.security_file import SecurityFile
 from cordwood.value_class import replace
 
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import control_messages as messages
+
 logger = logging.getLogger(__name__)
+
+_SIZE_BYTES: Final = 4  # of a frame, before the rest of it
 
 # Of internal topics, unless configured: groups and transactions are spread over processes.
 COORDINATOR_PARTITIONS: Final = 16
@@ -130,16 +142,43 @@ class Keeper:
     def serve(self, body: bytes) -> bytes:
         """Serve a request that a worker passes on. Raises `FormatError` if it cannot be read."""
         (api,), (version,) = INT16.unpack_from(body), INT16.unpack_from(body, 2)
-        handler = self._handlers.get(ApiKey(api))
-        if handler is None:
-            raise FormatError(f"the keeper does not serve the API {api}")
-        context = RequestContext(header=RequestHeader(api, version, 0, None), session=self._session)
-        answer = handler(context, decode_request(api, version, memoryview(body)[4:]))
-        assert isinstance(answer, Mapping), answer
+        if api == ApiKey.ENVELOPE:
+            answer = self._serve_sealed(version, memoryview(body)[4:])
+        else:
+            header = RequestHeader(api, version, 0, None)
+            answer = self._handled(header, memoryview(body)[4:], self._session)
         with self._deciding:
             self._publish()
             end = self._cluster.image.end
-        return encode_answer(end, encode_response(api, version, 0, answer))
+        return encode_answer(end, answer)
+
+    def _serve_sealed(self, version: int, body: memoryview) -> bytes:
+        """Serve the request of a client, which a worker has put into an envelope."""
+        sealed = cast("messages.EnvelopeRequest", decode_request(ApiKey.ENVELOPE, version, body))
+        data = memoryview(bytes(sealed.request_data))
+        header, at = decode_request_header(data)
+        if KNOWN_APIS[header.api_key].is_flexible(header.api_version):
+            at = skip_header_tags(data, at)
+        principal = Principal(*decode_principal(bytes(sealed.request_principal or b"")))
+        session = replace(
+            self._session,
+            principal=principal,
+            client_host=str(ip_address(bytes(sealed.client_host_address))),
+        )
+        frame = self._handled(header, data[at:], session)
+        response = {"error_code": ErrorCode.none, "response_data": frame[_SIZE_BYTES:]}
+        return encode_response(ApiKey.ENVELOPE, version, 0, response)
+
+    def _handled(self, header: RequestHeader, body: memoryview, session: Session) -> bytes:
+        """The frame of the answer."""
+        api, version = header.api_key, header.api_version
+        handler = self._handlers.get(ApiKey(api))
+        if handler is None:
+            raise FormatError(f"the keeper does not serve the API {api}")
+        context = RequestContext(header=header, session=session)
+        answer = handler(context, decode_request(api, version, body))
+        assert isinstance(answer, Mapping), answer
+        return encode_response(api, version, header.correlation_id, answer)
 
     def _publish(self) -> None:
         self._tell(self._cluster.topics_are(self._store.registry.entries()))

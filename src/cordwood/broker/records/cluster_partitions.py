@@ -16,6 +16,7 @@ from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import LeaderEpoch, Offset
 
 if TYPE_CHECKING:  # a broker that is alone does not load it
+    from cordwood.cluster.replication.leader_role import LeaderRole
     from cordwood.cluster.replication.partition_replica import PartitionReplica
 
 _ACKS_ALL: Final = -1
@@ -45,6 +46,12 @@ class ClusterPartitions(Protocol):
 
     def leader_of(self, wanted: str | UUID, partition: int) -> tuple[int, int] | None:
         """The id and the epoch of the leader; None if there is none."""
+        ...
+
+    def nearest_replica(
+        self, leader: LeaderRole, offset: Offset, rack: str, here: ClientListener
+    ) -> int | None:
+        """The follower that a consumer in `rack` should read from; None: the leader. Data loop."""
         ...
 
     def addresses(self, node_ids: Collection[int], here: ClientListener) -> list[BrokerAddress]:
@@ -81,6 +88,20 @@ def leader_refusal(replica: PartitionReplica, epoch: int) -> ErrorCode | None:
     if leader is None or leader.is_over or leader.site.node.control.is_fenced_by_silence:
         return ErrorCode.not_leader_or_follower
     return None
+
+
+def reader_refusal(replica: PartitionReplica, epoch: int) -> ErrorCode | None:
+    """Why a replica does not answer a consumer: it neither leads nor follows (KIP-392)."""
+    refused = leader_refusal(replica, epoch)
+    follower = replica.follower
+    if (
+        refused is ErrorCode.not_leader_or_follower
+        and follower is not None
+        and follower.stop_reason is None
+        and replica.site.log.replica.damaged_from is None
+    ):
+        return None
+    return refused
 
 
 def append_refusal(replica: PartitionReplica, acks: int) -> ErrorCode | None:

@@ -59,6 +59,7 @@ class _PendingFetch:
         "request",
         "timer",
         "use",
+        "was_planned",
     )
 
     def __init__(
@@ -76,6 +77,7 @@ class _PendingFetch:
         self.found: dict[ArchivedPlace, ArchivedRange] = {}  # and what was read
         self.busy_s = 0.0  # the time that was spent on it
         self.has_waited = request.max_wait_ms <= 0  # as long as the client wants to wait
+        self.was_planned = False  # and waits: it says nothing new about who sent it
         self.is_late = False  # it waits for nothing any more
         self.is_over = False
 
@@ -221,7 +223,10 @@ class FetchHandler:
             session=pending.answer.connection.session,
             fetcher=pending.fetcher,
             client_id=pending.answer.header.client_id,
+            is_again=pending.was_planned,
+            rack=request.rack_id,
         )
+        pending.was_planned = True
         for part in parts:
             plan.add(part)
         pending.busy_s += perf_counter() - started_s

@@ -26,7 +26,7 @@ from cordwood.log.reading.file_range import FileRange, read_range
 from cordwood.log.reading.log_source import LogView
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.fetch_request import FetchPartition
-from cordwood.protocol.fetch_response import FetchedPart
+from cordwood.protocol.fetch_response import FIRST_WITH_RACK, FetchedPart
 from cordwood.quantities import LeaderEpoch, Offset
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,9 @@ class FetchPlan:
         "_client_id",
         "_fetcher",
         "_found",
+        "_is_again",
         "_is_committed",
+        "_rack",
         "_session",
         "_table",
         "_version",
@@ -76,9 +78,17 @@ class FetchPlan:
         session: Session,
         client_id: str | None,
         fetcher: Fetcher | None = None,
+        is_again: bool = False,
+        rack: str = "",
     ) -> None:
-        """`fetcher` is the follower that fetches; None: a consumer does."""
+        """`fetcher` is the follower that fetches; None: a consumer does, in `rack`.
+
+        `is_again`: the request was planned before and has waited since, so it is no news of the
+        follower.
+        """
+        self._rack = rack
         self._fetcher = fetcher
+        self._is_again = is_again
         self.parts: list[FetchedPart] = []
         self.logs: list[PartitionLog] = []
         self.marks: list[Offset] = []
@@ -122,10 +132,10 @@ class FetchPlan:
             view = log.view()  # includes the archive, and may fail
             self.marks.append(view.high_watermark)
             refused = self._refusal(log, part)
-            if refused is None:
-                self._add_records(log, view, part)
-            else:
+            if refused is not None:
                 self._add_error(part, refused)
+            elif not self._send_elsewhere(log, view, part):
+                self._add_records(log, view, part)
         except OffsetOutOfRangeError as error:
             self._add_error(part, error_code(error))
         except (CordwoodError, OSError) as error:
@@ -143,7 +153,10 @@ class FetchPlan:
         return name is None or self._session.may(needs.FETCH_TOPIC, name, self._client_id)
 
     def _refusal(self, log: PartitionLog, part: FetchPartition) -> ErrorCode | None:
-        refused = self._table.leader_refusal(log, part.leader_epoch)
+        # A consumer that can be told of another replica may read from one that follows.
+        may_follow = self._version >= FIRST_WITH_RACK
+        refusal = self._table.reader_refusal if may_follow else self._table.leader_refusal
+        refused = refusal(log, part.leader_epoch)
         if refused is not None:
             return refused
         if self._version < _FIRST_WITH_ZSTD and log.config.codec is Codec.ZSTD:
@@ -151,6 +164,28 @@ class FetchPlan:
         if log.is_closed:  # its topic is being deleted: it will not move again
             return ErrorCode.not_leader_or_follower
         return None
+
+    def _send_elsewhere(self, log: PartitionLog, view: LogView, part: FetchPartition) -> bool:
+        """Name the replica that is nearer to the consumer, if there is one (KIP-392)."""
+        if not self._rack:
+            return False
+        here = self._session.listener
+        nearest = self._table.nearest_replica(log, part.offset, self._rack, here)
+        if nearest is None:
+            return False
+        self.is_urgent = True
+        self.parts.append(
+            FetchedPart(
+                topic=part.topic,
+                partition=part.partition,
+                high_watermark=view.high_watermark,
+                last_stable_offset=log.last_stable_offset,
+                log_start_offset=view.start,
+                aborted=() if self._is_committed else None,
+                preferred_replica=nearest,
+            )
+        )
+        return True
 
     def _add_records(self, log: PartitionLog, view: LogView, part: FetchPartition) -> None:
         # The real one for both kinds of readers, as with Kafka; only one of them stops there.
@@ -211,6 +246,7 @@ class FetchPlan:
                 replica=fetcher.node_id,
                 broker_epoch=fetcher.broker_epoch,
                 bytes_max=max(min(part.max_bytes, self._bytes_left), 0),
+                is_again=self._is_again,
             )
         if read.error:
             self._add_error(part, ErrorCode(read.error))

@@ -84,6 +84,8 @@ class SessionUse:
             return True
         if part.size or part.error_code or part.diverging is not None:
             return True
+        if part.preferred_replica >= 0:
+            return True
         told = self.session.partitions.get((part.topic, part.partition))
         return (
             told is None

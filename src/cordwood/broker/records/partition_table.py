@@ -12,13 +12,14 @@ from cordwood.broker.records.cluster_partitions import (
     ClusterPartitions,
     append_refusal,
     leader_refusal,
+    reader_refusal,
 )
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic import Topic
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.message_schema import NIL_UUID
-from cordwood.quantities import LeaderEpoch
+from cordwood.quantities import LeaderEpoch, Offset
 from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:  # a broker that is alone does not load it
@@ -121,6 +122,24 @@ class PartitionTable:
         if leader_epoch < current:
             return ErrorCode.fenced_leader_epoch
         return ErrorCode.unknown_leader_epoch
+
+    def reader_refusal(self, log: PartitionLog, leader_epoch: int) -> ErrorCode | None:
+        """As `leader_refusal`, for a consumer that may read from a follower."""
+        replica = None if self.cluster is None else self.cluster.replica_of(log)
+        if replica is None:
+            return self.leader_refusal(log, leader_epoch)
+        return reader_refusal(replica, leader_epoch)
+
+    def nearest_replica(
+        self, log: PartitionLog, offset: int, rack: str, here: ClientListener
+    ) -> int | None:
+        """The broker that a consumer in `rack` should read from; None: this one. Data loop."""
+        if self.cluster is None or not rack:
+            return None
+        replica = self.cluster.replica_of(log)
+        if replica is None or replica.leader is None:
+            return None
+        return self.cluster.nearest_replica(replica.leader, Offset(offset), rack, here)
 
     def leader_hint(self, code: int, wanted: str | UUID, partition: int) -> tuple[int, int] | None:
         """Id and epoch of the leader, for an error that says that it is another (KIP-951)."""

@@ -149,6 +149,9 @@ DESCRIBE_TOPIC_PARTITIONS_TOPIC: Final = _need("DescribeTopicPartitions", _DESCR
 ALTER_PARTITION_REASSIGNMENTS: Final = _need(
     "AlterPartitionReassignments", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True
 )
+ALTER_REPLICA_LOG_DIRS: Final = _need(
+    "AlterReplicaLogDirs", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True
+)
 ELECT_LEADERS: Final = _need("ElectLeaders", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True)
 DESCRIBE_QUORUM: Final = _need("DescribeQuorum", _DESCRIBE, _CLUSTER, Shown.REQUEST)
 UPDATE_FEATURES: Final = _need("UpdateFeatures", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True)
@@ -295,7 +298,15 @@ ALTER_CLIENT_QUOTAS: Final = _need(
 )
 
 # A client may send these before anybody knows who it is.
-OPEN_APIS: Final = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
+OPEN_APIS: Final = frozenset(
+    {
+        "ApiVersions",
+        "GetTelemetrySubscriptions",
+        "PushTelemetry",
+        "SaslAuthenticate",
+        "SaslHandshake",
+    }
+)
 
 ACCESS_TABLE: Final[Mapping[str, tuple[Need, ...]]] = MappingProxyType(
     {api: tuple(needs) for api, needs in _TABLE.items()}

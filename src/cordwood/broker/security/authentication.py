@@ -24,7 +24,7 @@ from cordwood.security.sasl.scram_credentials import KnownCredential, UserDirect
 from cordwood.security.sasl.scram_exchange import ScramExchange
 from cordwood.security.sasl.token_keys import require_packages
 from cordwood.security.sasl.tokens import TokenRules, UnknownKeyError, ValidToken, check_token
-from cordwood.security.security_file import SecurityFile
+from cordwood.security.security_source import SecuritySource
 from cordwood.security.security_state import ScramMechanism, SecurityState
 from cordwood.value_class import dataclass
 
@@ -84,7 +84,7 @@ class Authentications:
     """
 
     def __init__(
-        self, listeners: Iterable[ListenerConfig], file: SecurityFile, clock: Clock
+        self, listeners: Iterable[ListenerConfig], file: SecuritySource, clock: Clock
     ) -> None:
         """Raises `ConfigError`: for users and URLs, and if packages are missing."""
         self.counts = AuthenticationCounts()
@@ -131,6 +131,8 @@ class Authentications:
         self._checks.stop()
 
     def _warn_of_locked_doors(self) -> None:
+        if not self._directories:
+            return  # users come from the cluster, later
         known = {owner.mechanism.mechanism for owner in self._directory.credentials}
         for listener in self.by_listener.values():
             if not _can_sign_in(listener.sasl, known):

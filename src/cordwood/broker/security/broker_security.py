@@ -4,7 +4,7 @@ from cordwood.broker.config.security_config import SecurityConfig
 from cordwood.security.access.access_event import AccessEvents
 from cordwood.security.access.authorizer import Authorizer, OpenAccess, PrincipalAccess
 from cordwood.security.principal import Principal
-from cordwood.security.security_file import SecurityFile
+from cordwood.security.security_source import SecuritySource
 
 
 class BrokerSecurity:
@@ -13,7 +13,7 @@ class BrokerSecurity:
     The rules of the file are in force from the start on; a change counts as soon as it is durable.
     """
 
-    def __init__(self, config: SecurityConfig, file: SecurityFile, events: AccessEvents) -> None:
+    def __init__(self, config: SecurityConfig, file: SecuritySource, events: AccessEvents) -> None:
         self.config = config
         self.file = file
         self._events = events

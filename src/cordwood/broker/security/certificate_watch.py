@@ -1,16 +1,25 @@
-"""Looks every minute, and on request, whether certificates of listeners have been replaced."""
+"""Looks every minute, and on request, whether certificates have been replaced."""
 
 import logging
 import threading
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
-from typing import Final
-
-from cordwood.broker.security.tls_listener import TlsListener
+from typing import Final, Protocol
 
 logger = logging.getLogger(__name__)
 
 INTERVAL_S: Final = 60.0
+
+
+class Watched(Protocol):
+    """The TLS of a listener, or of connections that the broker opens."""
+
+    @property
+    def name(self) -> str: ...
+
+    def reload(self, *, is_forced: bool = False) -> bool:
+        """Use the files as they are now, if they have changed. Returns whether they are used."""
+        ...
 
 
 class CertificateWatch:
@@ -20,13 +29,13 @@ class CertificateWatch:
     thread holds any lock.
     """
 
-    def __init__(self, listeners: Sequence[TlsListener]) -> None:
-        self._listeners = listeners
+    def __init__(self, watched: Sequence[Watched]) -> None:
+        self._watched = watched
         self._requests: SimpleQueue[bool] = SimpleQueue()  # False: stop
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        if self._listeners:
+        if self._watched:
             self._thread = threading.Thread(
                 target=self._run, name="cordwood-certificates", daemon=True
             )
@@ -51,8 +60,8 @@ class CertificateWatch:
                     return
             except Empty:
                 is_forced = False
-            for listener in self._listeners:
+            for each in self._watched:
                 try:
-                    listener.reload(is_forced=is_forced)
+                    each.reload(is_forced=is_forced)
                 except Exception:
-                    logger.exception("%s: cannot look for a new certificate", listener.name)
+                    logger.exception("%s: cannot look for a new certificate", each.name)

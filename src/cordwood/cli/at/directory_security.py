@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from cordwood.cli.at.store_directories import check_is_store
 from cordwood.cli.at.target import DirectoryTarget
 from cordwood.errors import DirectoryLockedError, LogError
+from cordwood.log.store.cluster_mark import CLUSTER_MARK
 from cordwood.security.security_file import SecurityFile
 from cordwood.storage.directory_lock import lock_directory
 from cordwood.storage.files import RealFileSystem
@@ -25,6 +26,12 @@ def open_security(target: DirectoryTarget) -> Iterator[SecurityFile]:
             os.makedirs(path, mode=0o700, exist_ok=True)
         check_is_store(target.paths)
         for path in target.paths:
+            if os.path.exists(os.path.join(path, CLUSTER_MARK)):
+                raise LogError(
+                    f"{path} belongs to a broker of a cluster, whose users, access rules and "
+                    "quotas are kept by the controllers; change them through a broker of the "
+                    "cluster (--at host:port)"
+                )
             try:
                 locks.callback(lock_directory(path).release)
             except DirectoryLockedError as error:

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from cordwood.cli.failures import UsageError
@@ -51,13 +52,24 @@ def connection_options(settings: "Settings", security_folder: str | None) -> lis
     return options
 
 
+def _reachable(host: str, port: int) -> str:
+    """The address of a listener, for a client on the same machine."""
+    try:
+        address = ip_address(host)
+        is_local = address.is_unspecified or address.is_loopback
+    except ValueError:
+        is_local = host == ""
+    name = "localhost" if is_local else host
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+
+
 @contextlib.contextmanager
 def console_beside(server: "BrokerServer", options: list[str], port: int) -> Iterator[None]:
     """Run a console while the block runs. If it ends early, the broker goes on without it."""
     command = [
         *(sys.executable, "-m", "cordwood", "console"),
         *("--at", ",".join(server.store.data_dirs)),
-        *("--broker", f"localhost:{server.address[1]}"),
+        *("--broker", _reachable(*server.address[:2])),
         *("--port", str(port)),
         "--end-with-stdin",
         *options,

@@ -72,6 +72,14 @@ MetricsPortOption = Annotated[
         help="Port for /metrics, /healthz and /readyz. Default: not served. [metrics.port]"
     ),
 ]
+OtelEndpointOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Send metrics to this OpenTelemetry collector, such as http://localhost:4318. "
+        "[otel.endpoint]",
+    ),
+]
 ConsoleOption = Annotated[
     bool,
     typer.Option("--console", help="Serve the console, too, in a process of its own."),
@@ -129,6 +137,7 @@ def serve(
     durability: DurabilityOption = None,
     metrics_port: MetricsPortOption = None,
     processes: ProcessesOption = None,
+    otel_endpoint: OtelEndpointOption = None,
     console: ConsoleOption = False,
     console_port: ConsolePortOption = 9480,
     secure: SecureOption = False,
@@ -160,6 +169,7 @@ def serve(
             "advertised.port": ("--advertised-port", advertised_port),
             "log.durability": ("--durability", durability),
             "metrics.port": ("--metrics-port", metrics_port),
+            "otel.endpoint": ("--otel-endpoint", otel_endpoint),
             "insecure.listeners.allowed": ("--insecure", "true" if insecure else None),
             "logger.format": ("--log-format", log_format),
             "logger.level": ("--log-level", log_level),
@@ -242,7 +252,7 @@ def run_broker(
         from cordwood.broker.cluster.cluster_joining import check_directories, check_security
 
         check_directories(settings.store.log_dirs)
-        check_security(cluster, settings.security)
+        check_security(settings.security)
     role = AMONG_OTHERS if cluster.is_member else SOLE_REPLICA
     store = settings.store.open(settings.topic_defaults, role=role)
     failures: list[CordwoodError] = []

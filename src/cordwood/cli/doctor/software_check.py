@@ -14,6 +14,7 @@ from cordwood.cli.doctor.findings import Finding, Verdict
 _AREA: Final = "software"
 PYTHON_MIN: Final = (3, 11)
 KERNELS: Final = (
+    "cordwood.console.finding.json_paths",
     "cordwood.format.batch_scan",
     "cordwood.format.column_kernels",
     "cordwood.format.key_hashes",

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
@@ -90,7 +90,9 @@ def job_command(prepare: Callable[..., SparkJob]) -> Callable[..., None]:
     ) -> None:
         with _spark_packages(prepare.__name__):
             job = prepare(*given, dry_run=dry_run, **named)
-        report = _run(job, prepare.__name__, master, parse_pairs("--conf", conf))
+        settings = parse_pairs("--conf", conf)
+        with _traced(prepare.__name__, named, is_real=not dry_run) as note:
+            report = _run(job, prepare.__name__, master, settings, note)
         show_report(report, as_json=as_json)
         for problem in report.problems:
             typer.secho(f"cordwood: {problem}", err=True, fg="red")
@@ -118,11 +120,44 @@ def job_command(prepare: Callable[..., SparkJob]) -> Callable[..., None]:
     return command
 
 
-def _run(job: SparkJob, name: str, master: str | None, settings: Mapping[str, str]) -> "JobReport":
+def _run(
+    job: SparkJob, name: str, master: str | None, settings: Mapping[str, str], note: "Report"
+) -> "JobReport":
+    shown = _Progress()
+
+    def show(step: "Step") -> None:
+        shown.show(step)
+        note(step)
+
     if not job.needs_spark:
-        return job.run(None, _Progress().show)
+        return job.run(None, show)
     with _session(name, master, settings) as spark, _plain_errors(name):
-        return job.run(spark, _Progress().show)
+        return job.run(spark, show)
+
+
+@contextmanager
+def _traced(kind: str, named: Mapping[str, object], *, is_real: bool) -> Iterator["Report"]:
+    """Leave a trace of the job in its store, for people who look at it; see `job_traces`."""
+    from cordwood.log.beside.job_traces import JobTracer
+
+    at = named.get("at")
+    paths: tuple[str, ...] = ()
+    if is_real:
+        with suppress(CordwoodError):  # a store that is new has nobody who looks at it
+            paths = source_paths(at if isinstance(at, str) else None)
+    if not paths or "://" in paths[0]:
+        yield lambda _: None
+        return
+    with JobTracer(paths[0], kind=kind, subject=_subject(named)) as tracer:
+        yield lambda step: tracer.note(step.name, done=step.done, total=step.total)
+
+
+def _subject(named: Mapping[str, object]) -> str:
+    """What the job is about: its topics, and where they go."""
+    topics = named.get("topics") or named.get("topic") or "all topics"
+    text = topics if isinstance(topics, str) else ", ".join(map(str, topics))  # type: ignore[call-overload]
+    target = named.get("table") or named.get("to_topic")
+    return f"{text} to {target}" if target else str(text)
 
 
 @contextmanager

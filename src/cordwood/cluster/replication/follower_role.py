@@ -28,6 +28,7 @@ from cordwood.cluster.replication.replica_fetch import (
 )
 from cordwood.cluster.replication.replication_ports import ReplicaSite, T, Timer
 from cordwood.errors import LogClosedError, LogFailedError, RoleChangedError
+from cordwood.format.batch_header import HEADER_SIZE, decode_batch_header
 from cordwood.log.rules.leader_epochs import EpochEnd
 from cordwood.quantities import LeaderEpoch, Offset
 
@@ -71,12 +72,16 @@ class FollowerRole:
     def start(self) -> None:
         """Begin. What an earlier role left unsynced is synced first.
 
-        A log with damage is filled again from where the leader's log starts.
+        A log with damage is fetched anew, from where the leader's log starts.
         """
-        if self.site.log.replica.damaged_from is not None:
-            self._ask_bounds(self._fill_again)
-        else:
+        if self.site.log.replica.damaged_from is None:
             self._sync_then(self._ready)
+        elif self.site.node.rebuild is not None:
+            self.stop_reason = "its log is damaged, and it is fetched anew"
+            self._set(Phase.STOPPED)
+            self.site.node.rebuild(self.site.place)
+        else:
+            self._ask_bounds(self._fill_again)
 
     def end(self) -> None:
         """The role is over; answers that still come are ignored."""
@@ -111,12 +116,25 @@ class FollowerRole:
             self._pause()  # an image that explains it is on its way, here or there
         elif answer.diverging is not None:
             self._cut_for(answer.diverging)
+        elif self._begins_before_the_end(answer):
+            self._restart_at(answer.log_start)
         elif len(answer.data):
             self._append(answer)
         else:
             self._finish_round(answer)
 
     # --- appending ---------------------------------------------------------------------------
+
+    def _begins_before_the_end(self, answer: FetchedPartition) -> bool:
+        """Whether the leader starts inside of its first batch, at or behind the end of this log.
+
+        The batch cannot be appended behind records of other batches. The leader has deleted
+        everything that this log has, so it starts again with that batch.
+        """
+        state = self.site.log.state
+        if len(answer.data) < HEADER_SIZE or not state.start < state.end <= answer.log_start:
+            return False
+        return decode_batch_header(memoryview(answer.data)).base_offset < state.end
 
     def _append(self, answer: FetchedPartition) -> None:
         replica, epoch, data = self.site.log.replica, self.epoch, answer.data
@@ -126,14 +144,25 @@ class FollowerRole:
         )
 
     def _finish_round(self, answer: FetchedPartition) -> None:
-        """Note what the leader knows: how far is committed, and where the log starts."""
-        log = self.site.log
-        log.replica.raise_high_watermark(min(answer.high_watermark, log.replica.safe_end))
-        start = min(answer.log_start, log.high_watermark)
+        """Note what the leader knows: where the log starts, and how far is committed.
+
+        The start comes first. Records that this replica has before it may be others than those
+        that the leader had there and deleted: no epoch tells them apart any more.
+        """
+        log, epoch = self.site.log, self.epoch
+        committed = min(answer.high_watermark, log.replica.safe_end)
+        start = min(answer.log_start, committed)
         if start > log.state.start:
-            self._work(lambda: log.replica.adopt_start(start), lambda _start: self._ready())
+            self._work(
+                lambda: log.replica.adopt_start(start, leader_epoch=epoch),
+                lambda _start: self._commit(committed),
+            )
         else:
-            self._ready()
+            self._commit(committed)
+
+    def _commit(self, committed: Offset) -> None:
+        self.site.log.replica.raise_high_watermark(committed)
+        self._ready()
 
     def _sync_then(self, go_on: Callable[[], None]) -> None:
         """Sync if a tail is unsynced and the topic promises the disk; then go on."""

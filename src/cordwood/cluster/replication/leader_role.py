@@ -345,7 +345,8 @@ class LeaderRole:
             return  # a newer image has decided
         match outcome.answer:
             case IsrAnswer.MADE:
-                if outcome.partition_epoch > self.partition_epoch:
+                # The same partition epoch: nothing had to be changed, and nothing is pending.
+                if outcome.partition_epoch >= self.partition_epoch:
                     self.partition_epoch = outcome.partition_epoch
                     self.isr = IsrState(frozenset(outcome.in_sync))
                     self.advance()

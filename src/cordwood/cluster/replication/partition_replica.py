@@ -18,8 +18,9 @@ from cordwood.cluster.replication.replica_fetch import (
     ReplicaError,
 )
 from cordwood.cluster.replication.replication_ports import ReplicaSite
-from cordwood.errors import RoleChangedError
+from cordwood.errors import DiskFullError, RoleChangedError
 from cordwood.quantities import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 
 FollowerChanged = Callable[[FollowerRole], None]
 
@@ -48,6 +49,7 @@ class PartitionReplica:
         self._follower_changed = follower_changed
         self._when_moved = when_moved
         self._is_closed = False
+        self._is_set_aside = False
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
@@ -89,7 +91,7 @@ class PartitionReplica:
             self._lead(image)
             return
         log.replica.follow(epoch)
-        if node_id not in image.replicas or image.leader == NO_LEADER:
+        if node_id not in image.replicas or image.leader == NO_LEADER or self._is_set_aside:
             return
         self.follower = FollowerRole(
             self.site,
@@ -101,7 +103,11 @@ class PartitionReplica:
         self.follower.start()
 
     def _lead(self, image: PartitionImage) -> None:
-        """Have the log lead. One with damage leads only what is before it, if loss is accepted."""
+        """Have the log lead. One with damage leads only what is before it, if loss is accepted.
+
+        A full disk does not take the epoch, and without it the log must not lead. It tries again
+        until there is room, or another image gives it another role.
+        """
         replica, epoch = self.site.log.replica, image.leader_epoch
         damaged_from = replica.damaged_from
 
@@ -127,6 +133,10 @@ class PartitionReplica:
                 return
             if isinstance(start, RoleChangedError):
                 return
+            if _is_disk_full(start):
+                delay_s = self.site.node.config.backoff_ms / 1000
+                self.site.node.scheduler.call_later(delay_s, lambda: self._lead_again(epoch))
+                return
             if isinstance(start, Exception):
                 self.site.node.listener.stopped(
                     self.site.place, f"it cannot lead in epoch {epoch}: {start}"
@@ -143,6 +153,11 @@ class PartitionReplica:
 
         return led
 
+    def _lead_again(self, epoch: LeaderEpoch) -> None:
+        image = self.image
+        if not self._is_closed and image is not None and image.leader_epoch == epoch:
+            self._lead(image)
+
     def _end_role(self) -> None:
         leader, follower = self.leader, self.follower
         self.leader = self.follower = None
@@ -151,6 +166,22 @@ class PartitionReplica:
         if follower is not None:
             follower.end()
             self._follower_changed(follower)
+
+    def set_aside(self) -> None:
+        """Follow no more: another log is about to take the place of this one."""
+        self._is_set_aside = True
+        follower, self.follower = self.follower, None
+        if follower is not None:
+            follower.end()
+            self._follower_changed(follower)
+
+    def resume(self) -> None:
+        """Follow again, if the image says so: no other log takes its place."""
+        if self._is_set_aside:
+            self._is_set_aside = False
+            image = self.image
+            if not self._is_closed and image is not None and image.leader != self.site.node.node_id:
+                self._change_role(image)
 
     def close(self) -> None:
         """Give up the role: the node stops, or the replica was moved away."""
@@ -203,3 +234,9 @@ class PartitionReplica:
         if epoch > self.leader_epoch:
             return ReplicaError.UNKNOWN_LEADER_EPOCH
         return ReplicaError.NOT_LEADER_OR_FOLLOWER
+
+
+def _is_disk_full(result: Offset | Exception) -> bool:
+    if isinstance(result, OSError):
+        return result.errno in FULL_DISK_ERRNOS
+    return isinstance(result, DiskFullError)

@@ -96,7 +96,11 @@ class ReplicationConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePorts:
-    """What all replicas of one node work with."""
+    """What all replicas of one node work with.
+
+    `rebuild` has a damaged replica fetched anew beside its files, soon. Without it, a follower
+    empties its log and fills it again.
+    """
 
     node_id: int
     control: ClusterControl
@@ -105,6 +109,7 @@ class NodePorts:
     scheduler: Scheduler
     listener: ReplicaListener
     config: ReplicationConfig = ReplicationConfig()
+    rebuild: Callable[[PartitionPlace], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

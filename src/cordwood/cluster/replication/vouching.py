@@ -23,11 +23,16 @@ _FILE_BYTES_MAX: Final = 64
 _FILE_VERSION: Final = b"0"
 
 
-def vouched_epoch(saved: int, logs: Iterable[PartitionLog], *, was_orderly: bool) -> int:
+def vouched_epoch(
+    saved: int, logs: Iterable[PartitionLog], *, was_orderly: bool, is_complete: bool = True
+) -> int:
     """The epoch to name at registration: `saved`, or -1 if a record may be missing.
 
-    `logs` are all replicas of this node, after they were opened.
+    `logs` are all replicas of this node, after they were opened. `is_complete`: every replica that
+    ever had records is among them; none is in a directory that is offline or gone.
     """
+    if not is_complete:
+        return NO_BROKER_EPOCH
     for log in logs:
         if log.damages or log.replica.damaged_from is not None or log.state.failure is not None:
             return NO_BROKER_EPOCH
@@ -37,20 +42,27 @@ def vouched_epoch(saved: int, logs: Iterable[PartitionLog], *, was_orderly: bool
 
 
 class BrokerEpochFile:
-    """Keeps the epoch of the last registration in a data directory.
+    """Keeps the epoch of the last registration in every data directory.
 
     0
     <epoch>
+
+    It counts if all directories have the same: one that was replaced, or was offline when the
+    broker registered, vouches for nothing.
     """
 
-    def __init__(self, fs: FileSystem, directory: str) -> None:
+    def __init__(self, fs: FileSystem, *directories: str) -> None:
         self._fs = fs
-        self._path = os.path.join(directory, BROKER_EPOCH_FILE)
+        self._paths = [os.path.join(each, BROKER_EPOCH_FILE) for each in directories]
 
     def read(self) -> int:
-        """The epoch; -1 if none is saved, or it cannot be read."""
+        """The epoch; -1 if none is saved everywhere, or one cannot be read."""
+        found = {self._read(path) for path in self._paths}
+        return found.pop() if len(found) == 1 else NO_BROKER_EPOCH
+
+    def _read(self, path: str) -> int:
         try:
-            content = read_whole(self._fs, self._path, limit=_FILE_BYTES_MAX)
+            content = read_whole(self._fs, path, limit=_FILE_BYTES_MAX)
         except (FileNotFoundError, FormatError):
             return NO_BROKER_EPOCH
         lines = content.split()
@@ -59,13 +71,27 @@ class BrokerEpochFile:
         return int(lines[1])
 
     def save(self, epoch: int) -> None:
-        """Durable on return."""
-        replace_file(self._fs, self._path, b"0\n%d\n" % epoch)
+        """Durable on return. Raises `OSError` if a directory does not take it."""
+        for path in self._paths:
+            replace_file(self._fs, path, b"0\n%d\n" % epoch)
 
     def withdraw(self) -> None:
-        """Vouch for nothing any more: a sync failed, so the disk may not have what it took."""
+        """Vouch for nothing any more: a sync failed, so the disk may not have what it took.
+
+        One directory without an epoch is enough. Raises `OSError` if there is none.
+        """
+        failures: list[OSError] = []
+        for path in self._paths:
+            try:
+                self._withdraw(path)
+            except OSError as error:
+                failures.append(error)
+        if len(failures) == len(self._paths):
+            raise failures[0]
+
+    def _withdraw(self, path: str) -> None:
         try:
-            self._fs.remove(self._path)
-            self._fs.sync_directory(os.path.dirname(self._path))
+            self._fs.remove(path)
+            self._fs.sync_directory(os.path.dirname(path))
         except FileNotFoundError:
             return

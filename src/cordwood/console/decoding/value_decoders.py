@@ -84,7 +84,7 @@ def preview(decoded: Decoded) -> str:
     else:
         text = decoded.text
     line = " ".join(text[: 4 * PREVIEW_CHARS_MAX].split())
-    return line if len(line) <= PREVIEW_CHARS_MAX else f"{line[:PREVIEW_CHARS_MAX]}…"
+    return visible(line if len(line) <= PREVIEW_CHARS_MAX else f"{line[:PREVIEW_CHARS_MAX]}…")
 
 
 def _guessed(data: bytes) -> Decoded:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from cordwood.console.facts.replica_facts import ClusterPicture
 from cordwood.value_class import dataclass, field
 
 Place = tuple[str, int]  # topic and partition
@@ -130,6 +131,7 @@ def _no_rates() -> "Mapping[Place, PartitionRate]":
 class Snapshot:
     """All facts of one moment; a new one replaces it, nothing edits it.
 
+    replicas  of a cluster of several brokers
     problems  what could not be found out, in words
     """
 
@@ -140,6 +142,7 @@ class Snapshot:
     disks: tuple[DiskFacts, ...] = ()
     damages: tuple[DamageFacts, ...] = ()
     broker: BrokerFacts | None = None
+    replicas: ClusterPicture | None = None
     has_files: bool = False
     problems: tuple[str, ...] = ()
     rates: Mapping[Place, "PartitionRate"] = field(default_factory=_no_rates)

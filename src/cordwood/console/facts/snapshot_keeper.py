@@ -15,8 +15,10 @@ from cordwood.console.facts.broker_census import BrokerCensus
 from cordwood.console.facts.cluster_facts import BrokerFacts, GroupFacts, Snapshot, TopicFacts
 from cordwood.console.facts.directory_census import DirectoryCensus
 from cordwood.console.facts.events import EVENTS_MAX, Event, events_between
+from cordwood.console.facts.replica_census import cluster_picture
+from cordwood.console.facts.replica_facts import ClusterPicture
 from cordwood.console.facts.series import Series, SeriesKeeper, rates_between
-from cordwood.errors import CordwoodError, StorageError
+from cordwood.errors import BrokerRefusedError, CordwoodError, StorageError
 from cordwood.remote.remote_cluster import RemoteCluster
 from cordwood.value_class import replace
 
@@ -69,6 +71,11 @@ class SnapshotKeeper:
             raise TimeoutError("the store could not be read within 30 seconds")
         if self._snapshot is None:
             raise StorageError(f"the store cannot be read: {self._failure}")
+        return self._snapshot
+
+    @property
+    def newest(self) -> Snapshot | None:
+        """The newest snapshot; None before the first one."""
         return self._snapshot
 
     @property
@@ -134,6 +141,7 @@ class SnapshotKeeper:
             self._begun += 1
         before = self._snapshot
         broker, told = self._ask(before)
+        replicas = self._replicas(broker, before)
         taken_ms = self._clock.now_ms()
         topics: Topics = {}
         groups: Groups = {}
@@ -158,6 +166,7 @@ class SnapshotKeeper:
             disks=() if census is None else census.disks(),
             damages=() if census is None else census.damages(),
             broker=broker,
+            replicas=replicas,
             has_files=census is not None,
             problems=tuple(problems),
             sequence=0 if before is None else before.sequence + 1,
@@ -189,7 +198,7 @@ class SnapshotKeeper:
             if self._census is not None:
                 cluster.forget()
                 cluster.describe([])
-            groups = self._broker_census.groups()
+            groups = self._groups(before)
             broker = BrokerFacts(
                 address=address,
                 cluster_id=cluster.cluster_id,
@@ -206,6 +215,31 @@ class SnapshotKeeper:
                 since_ms=self._clock.now_ms() if since is None else since,
             ), None
         return broker, (topics, groups)
+
+    def _groups(self, before: Snapshot | None) -> Groups:
+        """The groups; the last ones known if their coordinator is not ready yet."""
+        assert self._broker_census is not None
+        try:
+            return self._broker_census.groups()
+        except BrokerRefusedError as error:
+            logger.info("the broker does not tell its groups: %s", error)
+            return {} if before is None else dict(before.groups)
+
+    def _replicas(
+        self, broker: BrokerFacts | None, before: Snapshot | None
+    ) -> ClusterPicture | None:
+        """Of a cluster that answers; its last picture if it does not; None of a single broker."""
+        if broker is None:
+            return None
+        if broker.problem is not None or self._cluster is None:
+            return None if before is None else before.replicas
+        if broker.broker_count <= 1 and (before is None or before.replicas is None):
+            return None
+        try:
+            return cluster_picture(self._cluster)
+        except (CordwoodError, OSError) as error:
+            logger.info("the cluster does not tell where its replicas are: %s", error)
+            return None if before is None else before.replicas
 
     def _connected(self) -> RemoteCluster:
         assert self._access is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -56,8 +57,11 @@ class TopicRecords(Protocol):
         self, partition: int, start: int, stop: int, columns: tuple[str, ...]
     ) -> Iterator[pa.RecordBatch]: ...
 
-    def history(self, key: bytes) -> Iterator[tuple[int, Record]]:
-        """The records of a key, oldest first, with their partitions."""
+    def history(self, key: bytes, seconds_max: float | None = None) -> Iterator[tuple[int, Record]]:
+        """The records of a key, oldest first, with their partitions.
+
+        Raises `TimeoutError` if it must read a whole partition and that takes longer.
+        """
         ...
 
 
@@ -105,7 +109,7 @@ class DirectoryRecords:
         log = self._topic.partition(partition)
         return log.scan(max(start, log.start_offset), stop, columns=columns)
 
-    def history(self, key: bytes) -> Iterator[tuple[int, Record]]:
+    def history(self, key: bytes, seconds_max: float | None = None) -> Iterator[tuple[int, Record]]:
         """Looks into the partition that the key hashes to first, then into the others."""
         count = self._topic.partition_count
         home = partition_for(key, count)
@@ -167,13 +171,20 @@ class BrokerRecords:
                 yield from collected.add(run)
         yield from collected.take()
 
-    def history(self, key: bytes) -> Iterator[tuple[int, Record]]:
+    def history(self, key: bytes, seconds_max: float | None = None) -> Iterator[tuple[int, Record]]:
         """Reads the partition that the key hashes to: a broker cannot search for a key."""
         extents = self.extents()
         number = partition_for(key, len(extents))
         extent = extents[number]
+        started_s = time.monotonic()
         with self._consumer(number) as consumer:
             for chunk in consumer.chunks(number, extent.start, extent.end):
+                if seconds_max is not None and time.monotonic() - started_s > seconds_max:
+                    raise TimeoutError(
+                        f"reading partition {number} for the key takes longer than "
+                        f"{seconds_max:g} s: the broker has no index of keys; search for key=… "
+                        "instead, or export the records of the key"
+                    )
                 for record in chunk.records:
                     if record.key == key:
                         yield number, record

@@ -55,6 +55,8 @@ _TOKEN: Final = re.compile(
 _RANGE: Final = re.compile(r"(?P<low>.*?)\.\.(?P<high>.*)")
 _COMPARED: Final = re.compile(r"(?P<operator><=|>=|<|>)(?P<rest>.+)")
 _ESCAPE: Final = re.compile(r"\\(.)")
+_JSON_NUMBER: Final = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,5})?")
+_NUMBER_MAX: Final = 1 << 62  # a bound, and one more than it, are numbers of 64 bits
 _KEYWORDS: Final = {"true": True, "false": False, "null": None}
 
 
@@ -71,6 +73,10 @@ def parse_query(text: str) -> Query:
     """The search that `text` says. Raises `QuerySyntaxError`."""
     if len(text) > QUERY_CHARS_MAX:
         raise QuerySyntaxError(f"it has {len(text)} characters; {QUERY_CHARS_MAX} are allowed")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise QuerySyntaxError("it has half a character, which no record has") from error
     parser = _Parser(_tokens(text))
     found = parser.either(0)
     if parser.kind == "close":
@@ -149,21 +155,21 @@ def _path(given: dict[str, str | None]) -> PathMatch:
     assert operator is not None
     literal: str | float | bool | None
     if given["quoted"] is not None:
-        literal = _unescaped(given["quoted"])
+        literal = text = _unescaped(given["quoted"])
     else:
-        literal = _literal(given["literal"] or "")
-    if operator in {"<", "<=", ">", ">="} and not isinstance(literal, (str, float)):
+        text = given["literal"] or ""
+        literal = _literal(text)
+    if operator in {"<", "<=", ">", ">="} and (literal is None or isinstance(literal, bool)):
         raise QuerySyntaxError(f"{path} {operator} needs a number or a text")
-    return PathMatch(path=tuple(path.split(".")[1:]), operator=operator, literal=literal)
+    return PathMatch(path=tuple(path.split(".")[1:]), operator=operator, literal=literal, text=text)
 
 
 def _literal(text: str) -> str | float | bool | None:
     if text in _KEYWORDS:
         return _KEYWORDS[text]
-    try:
-        return float(text)
-    except ValueError:
+    if not _JSON_NUMBER.fullmatch(text):
         return text
+    return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 def _field(given: dict[str, str | None]) -> Query:
@@ -210,14 +216,15 @@ def _range(field: str, text: str) -> RangeMatch:
 def _number(field: str, text: str) -> int:
     try:
         if field == TIME:
-            return parse_moment_ms(text)
-        if field == SIZE:
-            return parse_size(text)
-        assert field in {PARTITION, OFFSET}, field
-        number = int(text)
+            number = parse_moment_ms(text)
+        elif field == SIZE:
+            number = parse_size(text)
+        else:
+            assert field in {PARTITION, OFFSET}, field
+            number = int(text)
     except (ValueError, OverflowError):
         _refuse(field, text)
-    if not 0 <= number < 1 << 63:
+    if not (field == TIME or number >= 0) or not abs(number) < _NUMBER_MAX:
         _refuse(field, text)
     return number
 

@@ -38,11 +38,15 @@ class RangeMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathMatch:
-    """A field of a JSON value, compared with a text or a number."""
+    """A field of a JSON value, compared with a text, a number, true, false or null.
+
+    `text` is the literal as it was written: texts are compared with it, also if it is a number.
+    """
 
     path: tuple[str, ...]
     operator: str  # = != < <= > >= ~
     literal: str | float | bool | None
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from cordwood.remote.remote_users import RemoteUsers
 from cordwood.value_class import dataclass
 
 _BROKER: Final = 4
+_RULES_OFF: Final = "security_disabled"
 _SOURCES: Final = {
     1: "topic",
     2: "set while it runs",
@@ -58,6 +59,7 @@ class SecurityView:
     users_problem: str | None
     rules: TablePage[RuleRow]
     rules_problem: str | None
+    has_no_rules: bool
     quotas: tuple[QuotaRow, ...]
     quotas_problem: str | None
 
@@ -79,7 +81,7 @@ def show_security(request: PageRequest) -> SecurityView:
         raise PageNotFoundError("Users and access rules are known by a broker; none is asked here.")
     with access.connected() as cluster:
         users, users_problem = _users(cluster)
-        rules, rules_problem = _rules(cluster)
+        rules, rules_problem, has_no_rules = _rules(cluster)
         quotas, quotas_problem = _quotas(cluster)
     state = TableState.parse(request.parameters, sort="principal")
     return SecurityView(
@@ -92,6 +94,7 @@ def show_security(request: PageRequest) -> SecurityView:
             text=lambda r: f"{r.principal} {r.operation} {r.resource} {r.name}",
         ),
         rules_problem=rules_problem,
+        has_no_rules=has_no_rules,
         quotas=quotas,
         quotas_problem=quotas_problem,
     )
@@ -100,8 +103,6 @@ def show_security(request: PageRequest) -> SecurityView:
 def _users(cluster: RemoteCluster) -> tuple[tuple[UserRow, ...], str | None]:
     try:
         found = RemoteUsers(cluster).users()
-    except BrokerRefusedError as error:
-        return (), str(error)
     except CordwoodError as error:
         return (), str(error)
     return tuple(
@@ -116,23 +117,29 @@ def _users(cluster: RemoteCluster) -> tuple[tuple[UserRow, ...], str | None]:
     ), None
 
 
-def _rules(cluster: RemoteCluster) -> tuple[list[RuleRow], str | None]:
+def _rules(cluster: RemoteCluster) -> tuple[list[RuleRow], str | None, bool]:
+    """The rules, or why there are none; and whether the broker has rules at all."""
     try:
         found = RemoteAcls(cluster).find()
     except CordwoodError as error:
-        return [], str(error)
-    return [
-        RuleRow(
-            principal=rule.principal,
-            permission=_word(rule.permission.name),
-            operation=_word(rule.operation.name),
-            resource=_word(rule.resource.name),
-            pattern=_word(rule.pattern.name),
-            name=rule.name,
-            host=rule.host,
-        )
-        for rule in found
-    ], None
+        is_off = isinstance(error, BrokerRefusedError) and error.code == _RULES_OFF
+        return [], str(error), is_off
+    return (
+        [
+            RuleRow(
+                principal=rule.principal,
+                permission=_word(rule.permission.name),
+                operation=_word(rule.operation.name),
+                resource=_word(rule.resource.name),
+                pattern=_word(rule.pattern.name),
+                name=rule.name,
+                host=rule.host,
+            )
+            for rule in found
+        ],
+        None,
+        False,
+    )
 
 
 def _word(name: str) -> str:

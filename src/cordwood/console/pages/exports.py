@@ -2,13 +2,13 @@
 
 import csv
 import io
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from cordwood.console.facts.topic_records import TopicRecords
 from cordwood.console.finding.query_syntax import QuerySyntaxError, parse_query
 from cordwood.console.finding.search_run import Hit, search
+from cordwood.console.pages.json_values import json_text
 from cordwood.console.pages.message_pages import (
     FROM,
     decoders_of,
@@ -28,27 +28,34 @@ _READ_AT_ONCE: Final = 1_000
 FORMATS: Final = {"jsonl": "application/x-ndjson", "csv": "text/csv"}
 
 Placed = tuple[int, Record]
+# The parts of a file. A search that finds nothing for a while gives None, so that whoever iterates
+# can stop it.
+Found = Iterator[Placed | None]
 
 
-def export_records(request: PageRequest) -> tuple[str, str, Iterator[bytes]]:
+def export_records(
+    request: PageRequest, is_cancelled: Callable[[], bool]
+) -> tuple[str, str, Iterator[bytes]]:
     """The name, the type and the content of a file with the records that a page begins to show."""
     topic = request.topic()
     request.check_may_read(topic.name)
     kind = request.choice("format", FORMATS, "jsonl")
     count = min(request.number("count", _DEFAULT_COUNT) or _DEFAULT_COUNT, EXPORTED_MAX)
     records = request.console.records(topic.name, request.viewer)
-    chosen = _chosen(request, records, count)
+    chosen = _chosen(request, records, count, is_cancelled)
     masking = request.console.config.masking.of_topic(topic.name)
     decoders = decoders_of(request)
     rows = (
-        record_as_json(partition, record, topic.name, masking, decoders)
-        for partition, record in chosen
+        None if placed is None else record_as_json(*placed, topic.name, masking, decoders)
+        for placed in chosen
     )
     content = _json_lines(rows) if kind == "jsonl" else _csv_lines(rows)
     return f"{topic.name}.{kind}", FORMATS[kind], content
 
 
-def _chosen(request: PageRequest, records: TopicRecords, count: int) -> Iterator[Placed]:
+def _chosen(
+    request: PageRequest, records: TopicRecords, count: int, is_cancelled: Callable[[], bool]
+) -> Found:
     partition = request.number("partition")
     extents = {
         number: extent
@@ -58,7 +65,7 @@ def _chosen(request: PageRequest, records: TopicRecords, count: int) -> Iterator
     masking = request.console.config.masking.of_topic(records.topic)
     query = request.text("q")
     if query:
-        return _searched(request, records, query, count)
+        return _searched(request, records, query, count, is_cancelled)
     match request.choice("from", FROM, "newest"):
         case "key":
             if masking.hides_keys:
@@ -86,8 +93,12 @@ def _chosen(request: PageRequest, records: TopicRecords, count: int) -> Iterator
 
 
 def _searched(
-    request: PageRequest, records: TopicRecords, query: str, count: int
-) -> Iterator[Placed]:
+    request: PageRequest,
+    records: TopicRecords,
+    query: str,
+    count: int,
+    is_cancelled: Callable[[], bool],
+) -> Found:
     try:
         tree = parse_query(query)
     except QuerySyntaxError as error:
@@ -97,11 +108,11 @@ def _searched(
         records,
         tree,
         request.console.config.masking.of_topic(records.topic),
-        is_cancelled=lambda: False,
+        is_cancelled=is_cancelled,
         partitions=None if partition is None else frozenset({partition}),
         hits_max=min(count, _NEWEST_MAX),
     )
-    return ((item.partition, item.record) for item in found if isinstance(item, Hit))
+    return ((item.partition, item.record) if isinstance(item, Hit) else None for item in found)
 
 
 def _first(records: Iterable[Placed], count: int) -> Iterator[Placed]:
@@ -123,29 +134,32 @@ def _in_order(records: TopicRecords, ranges: dict[int, tuple[int, int]]) -> Iter
             at = found[-1].offset + 1
 
 
-def _json_lines(rows: Iterable[dict[str, object]]) -> Iterator[bytes]:
+def _json_lines(rows: Iterable[dict[str, object] | None]) -> Iterator[bytes]:
     for row in rows:
-        yield json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n"
+        if row is None:
+            yield b""
+        else:
+            yield json_text(row) + b"\n"
 
 
-def _csv_lines(rows: Iterable[dict[str, object]]) -> Iterator[bytes]:
+def _csv_lines(rows: Iterable[dict[str, object] | None]) -> Iterator[bytes]:
     names = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
     yield csv_line(names)
     for row in rows:
-        yield csv_line([row[name] for name in names])
+        yield b"" if row is None else csv_line([row[name] for name in names])
 
 
 def csv_line(cells: Iterable[object]) -> bytes:
     """One line. A text that a spreadsheet would take for a formula gets an apostrophe before it."""
     buffer = io.StringIO()
     csv.writer(buffer).writerow([_cell(cell) for cell in cells])
-    return buffer.getvalue().encode()
+    return buffer.getvalue().encode(errors="backslashreplace")
 
 
 def _cell(cell: object) -> object:
     if cell is None or isinstance(cell, (int, float)):
         return cell
-    text = cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False, default=str)
+    text = cell if isinstance(cell, str) else json_text(cell).decode()
     return f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t", "\r"} else text
 
 

@@ -42,6 +42,11 @@ class LiveTail:
         ends = {number: extent.end for number, extent in self._extents().items()}
         self._positions = {n: min((positions or {}).get(n, end), end) for n, end in ends.items()}
 
+    @property
+    def positions(self) -> dict[int, int]:
+        """The next offset of each partition."""
+        return dict(self._positions)
+
     def _extents(self) -> dict[int, Extent]:
         extents = self._records.extents()
         if self._partition is None:
@@ -69,5 +74,5 @@ class LiveTail:
             rows=tuple(shown),
             arrived=arrived,
             dropped=max(arrived - len(shown), 0),
-            positions=dict(self._positions),
+            positions=self.positions,
         )

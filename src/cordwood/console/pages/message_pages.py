@@ -23,6 +23,7 @@ from cordwood.value_class import dataclass
 
 MESSAGES_SHOWN: Final = 50
 HISTORY_MAX: Final = 200
+_HISTORY_S: Final = 20.0
 _WINDOWS_MAX: Final = 12  # how often a reader steps back over a stretch that compaction emptied
 _PARTITIONS_MAX: Final = 100  # that are read for one page
 
@@ -239,7 +240,7 @@ def _history(request: PageRequest, reading: _Reading) -> _Found:
 def _of_key(
     records: TopicRecords, key: bytes, partition: int | None
 ) -> Iterator[tuple[int, Record]]:
-    for number, record in records.history(key):
+    for number, record in records.history(key, _HISTORY_S):
         if partition is None or number == partition:
             yield number, record
 

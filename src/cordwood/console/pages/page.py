@@ -89,7 +89,7 @@ class PageSpec:
     """One page. The same view model is served as JSON under /api/v1.
 
     table   the table in the view model that CSV has; None: the page has no CSV
-    needs   what the page needs: files, broker, or either
+    needs   what the page needs: files, broker, cluster (of several brokers), or either
     """
 
     path: str

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 import jinja2
 from markupsafe import Markup
 
+from cordwood.console.decoding.value_decoders import visible
 from cordwood.console.views import words
 
 _TYPES: Final = {
@@ -62,6 +63,7 @@ class Templates:
             "moment": words.moment_in_words,
             "iso": words.moment_as_iso,
             "figure": _figure,
+            "shown": visible,
         }
         self._environment.globals |= {
             "static": static.address,

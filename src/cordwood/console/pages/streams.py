@@ -2,7 +2,8 @@
 
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import asdict
 from typing import Final
 
@@ -14,32 +15,24 @@ from cordwood.console.finding.query_syntax import QuerySyntaxError, parse_query
 from cordwood.console.finding.search_run import Hit, Progress, search
 from cordwood.console.pages.live_tail import LiveTail
 from cordwood.console.pages.message_pages import decoders_of
-from cordwood.console.pages.page import BadParameterError, PageRequest
+from cordwood.console.pages.page import PARAMETER_CHARS_MAX, BadParameterError, PageRequest
 from cordwood.console.views.message_rows import message_row
 from cordwood.console.views.words import moment_in_words
 from cordwood.errors import CordwoodError
 
-STREAMS_MAX: Final = 24
 _LOOK_S: Final = 0.25
+_LOOK_SHARE: Final = 0.1  # of the time of a tail
 _SILENCE_S: Final = 10.0  # then a comment is sent, so that a dead connection is noticed
 
 
-class StreamSlots:
-    """Limits the streams of all viewers together. Any thread."""
+def event(name: str, content: object, place: str = "") -> bytes:
+    """One event. JSON has no line breaks, so the content cannot end the event.
 
-    def __init__(self, count: int = STREAMS_MAX) -> None:
-        self._free = threading.Semaphore(count)
-
-    def take(self) -> bool:
-        return self._free.acquire(blocking=False)
-
-    def give_back(self) -> None:
-        self._free.release()
-
-
-def event(name: str, content: object) -> bytes:
-    """One event. JSON has no line breaks, so the content cannot end the event."""
-    return f"event: {name}\ndata: {json.dumps(content, ensure_ascii=True)}\n\n".encode("ascii")
+    A browser that connects again sends the last `place` that it got.
+    """
+    head = f"id: {place}\n" if place else ""
+    text = json.dumps(content, ensure_ascii=True)
+    return f"{head}event: {name}\ndata: {text}\n\n".encode("ascii")
 
 
 def row_as_json(row: object) -> dict[str, object]:
@@ -48,7 +41,8 @@ def row_as_json(row: object) -> dict[str, object]:
     return content  # type: ignore[no-any-return]
 
 
-def open_tail(request: PageRequest) -> LiveTail:
+def open_tail(request: PageRequest, resumed: str = "") -> LiveTail:
+    """A tail that goes on at `resumed`, else at the parameter `positions`, else at the end."""
     topic = request.topic()
     request.check_may_read(topic.name)
     return LiveTail(
@@ -56,11 +50,11 @@ def open_tail(request: PageRequest) -> LiveTail:
         partition=request.number("partition"),
         masking=request.console.config.masking.of_topic(topic.name),
         decoders=decoders_of(request),
-        positions=_positions(request.text("positions")),
+        positions=_parse_positions(resumed or request.text("positions")),
     )
 
 
-def _positions(text: str) -> dict[int, int] | None:
+def _parse_positions(text: str) -> dict[int, int] | None:
     """``0:100,1:250``"""
     if not text:
         return None
@@ -71,10 +65,18 @@ def _positions(text: str) -> dict[int, int] | None:
         raise BadParameterError("positions must be partition:offset,…") from error
 
 
-async def tail_events(tail: LiveTail) -> AsyncIterator[bytes]:
+def _render_positions(positions: dict[int, int]) -> str:
+    """Empty if they do not fit into an address: then a tail goes on at the end."""
+    text = ",".join(f"{number}:{offset}" for number, offset in positions.items())
+    return text if len(text) <= PARAMETER_CHARS_MAX else ""
+
+
+async def tail_events(tail: LiveTail) -> AsyncGenerator[bytes]:
     quiet_s = 0.0
-    yield event("open", {})
+    place = _render_positions(tail.positions)
+    yield event("ready", {"positions": place}, place)
     while True:
+        started_s = time.monotonic()
         try:
             step = await run_sync(tail.step)
         except (CordwoodError, OSError) as error:
@@ -83,21 +85,21 @@ async def tail_events(tail: LiveTail) -> AsyncIterator[bytes]:
             continue
         if step.arrived:
             quiet_s = 0.0
-            yield event(
-                "records",
-                {
-                    "rows": [row_as_json(row) for row in step.rows],
-                    "arrived": step.arrived,
-                    "dropped": step.dropped,
-                    "positions": ",".join(f"{n}:{o}" for n, o in step.positions.items()),
-                },
-            )
+            place = _render_positions(step.positions)
+            content = {
+                "rows": [row_as_json(row) for row in step.rows],
+                "arrived": step.arrived,
+                "dropped": step.dropped,
+                "positions": place,
+            }
+            yield event("records", content, place)
         else:
             quiet_s += _LOOK_S
             if quiet_s >= _SILENCE_S:
                 quiet_s = 0.0
                 yield b": nothing new\n\n"
-        await anyio.sleep(_LOOK_S)
+        # With thousands of partitions a look takes long; the next one comes later then.
+        await anyio.sleep(max(_LOOK_S, (time.monotonic() - started_s) / _LOOK_SHARE))
 
 
 def open_search(request: PageRequest, is_cancelled: threading.Event) -> Iterator[bytes]:
@@ -141,11 +143,12 @@ def _progress(progress: Progress) -> dict[str, object]:
     }
 
 
-async def search_events(
-    events: Iterator[bytes], is_cancelled: threading.Event
-) -> AsyncIterator[bytes]:
+async def until_left(
+    parts: Iterator[bytes], is_cancelled: threading.Event
+) -> AsyncGenerator[bytes]:
+    """The parts, made in threads; when the viewer goes away, their maker is told."""
     try:
-        async for part in iterate_in_threadpool(events):
+        async for part in iterate_in_threadpool(parts):
             yield part
     finally:
-        is_cancelled.set()  # the viewer has gone
+        is_cancelled.set()

@@ -27,15 +27,26 @@ class LivePage {
           return;
         }
         const text = await answer.text();
-        if (answer.ok) this.replace(new DOMParser().parseFromString(text, "text/html"));
-        this.failures = 0;
-        this.offline.hidden = true;
+        const fresh = new DOMParser().parseFromString(text, "text/html");
+        if (answer.ok && document.querySelector("[data-passes]")) {
+          location.reload();
+          return;
+        }
+        if (answer.ok) this.replace(fresh);
+        const isKnown = answer.ok || document.querySelector(".failure");
+        this.tell(isKnown ? "" : fresh.querySelector("h1")?.textContent ?? "This page failed");
       } catch {
-        this.failures += 1;
-        this.offline.hidden = false;
+        this.tell("The console does not answer");
       }
     }
     this.plan();
+  }
+
+  /** Says above the page why it is old; an empty text: it is not. */
+  tell(problem) {
+    this.failures = problem ? this.failures + 1 : 0;
+    this.offline.hidden = !problem;
+    if (problem) this.offline.textContent = `${problem}. What you see is old; trying again.`;
   }
 
   replace(fresh) {
@@ -102,6 +113,8 @@ function reachWideTables() {
   }
 }
 
+// On a narrow screen the pages are a row that can be scrolled.
+document.querySelector(".side a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 reachWideTables();
 addEventListener("resize", reachWideTables);
 document.addEventListener("cordwood:replaced", reachWideTables);

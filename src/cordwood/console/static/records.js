@@ -27,22 +27,48 @@ function rowOf(record) {
   link.href = `/topics/${topic}/messages/${Number(record.partition)}/${Number(record.offset)}`;
   head.append(link);
   row.append(head, cell("td", record.time, "when"));
-  row.append(record.key === null ? nothing("no key", "key") : cell("td", record.key, "key"));
+  row.append(record.key === null ? nothing("no key", "key") : cut("key", record.key));
   if (record.value === null) {
     row.append(nothing("tombstone", "value"));
   } else {
-    const value = cell("td", "", "value");
-    value.append(cell("span", record.kind, "kind"), document.createTextNode(record.value));
+    const value = cut("value", "");
+    value.firstChild.append(cell("span", record.kind, "kind"), document.createTextNode(record.value));
     row.append(value);
   }
   row.append(cell("td", record.header_count || "", "number"), cell("td", size(record.size), "number"));
   return row;
 }
 
+/** A cell that shows a few lines of a long text. */
+function cut(className, text) {
+  const made = cell("td", "", className);
+  made.append(cell("span", text, "cut"));
+  return made;
+}
+
+/** The table appears with its first row. */
+function showTable() {
+  body.closest(".scroll").classList.remove("without-rows");
+  document.querySelector("main > .empty")?.remove();
+}
+
 function nothing(text, className) {
   const made = cell("td", "", className);
   made.append(cell("span", text, "nothing"));
   return made;
+}
+
+/** Why a stream was refused: its events do not say so. */
+async function explain(address) {
+  const stop = new AbortController();
+  try {
+    const answer = await fetch(address, { signal: stop.signal });
+    return answer.ok ? "Interrupted. Try again." : (await answer.json()).error;
+  } catch {
+    return "The console does not answer.";
+  } finally {
+    stop.abort();
+  }
 }
 
 class Tail {
@@ -61,19 +87,49 @@ class Tail {
 
   start() {
     document.body.setAttribute("data-still", "");
-    const address = new URL(this.address);
-    if (this.positions) address.searchParams.set("positions", this.positions);
-    this.stream = new EventSource(address);
-    this.stream.addEventListener("open", () => this.tell("Following."));
-    this.stream.addEventListener("records", (event) => this.take(JSON.parse(event.data)));
-    this.stream.addEventListener("problem", (event) => this.tell(JSON.parse(event.data).text));
-    this.stream.onerror = () => this.tell("The console does not answer; trying again.");
+    this.isWanted = true;
+    this.connect();
     this.startButton.hidden = true;
     this.pauseButton.hidden = false;
     this.pauseButton.focus();
   }
 
+  connect() {
+    this.stream?.close();
+    const address = new URL(this.address);
+    if (this.positions) address.searchParams.set("positions", this.positions);
+    this.stream = new EventSource(address);
+    this.stream.addEventListener("ready", (event) => this.ready(JSON.parse(event.data)));
+    this.stream.addEventListener("records", (event) => this.take(JSON.parse(event.data)));
+    this.stream.addEventListener("problem", (event) => this.tell(JSON.parse(event.data).text));
+    this.stream.onerror = () => this.failed(address);
+  }
+
+  ready(state) {
+    this.positions = state.positions;
+    this.tell("Following.");
+  }
+
+  /** A browser connects again by itself if the console went away, but not if it refused. */
+  failed(address) {
+    const isOver = this.stream.readyState === EventSource.CLOSED;
+    this.tell("The console does not answer; trying again.");
+    if (!isOver) return;
+    explain(address).then((text) => {
+      this.pause();
+      this.tell(text);
+    });
+  }
+
+  /** A browser has few connections to one server; tabs that nobody sees leave them to others. */
+  hide(isHidden) {
+    if (!this.isWanted) return;
+    if (isHidden) this.stream?.close();
+    else this.connect();
+  }
+
   pause() {
+    this.isWanted = false;
     this.stream?.close();
     this.tell("Paused.");
     this.startButton.textContent = "▶ Continue";
@@ -86,6 +142,7 @@ class Tail {
     this.positions = step.positions;
     this.shown += step.rows.length;
     this.dropped += step.dropped;
+    showTable();
     body.prepend(...step.rows.map(rowOf).reverse());
     while (body.rows.length > ROWS_MAX) body.deleteRow(-1);
     this.tell("Following.");
@@ -105,11 +162,16 @@ class Find {
     this.text = section.querySelector("#find-text");
     this.stop = section.querySelector("#find-stop");
     this.stream = new EventSource(section.dataset.address);
-    this.stream.addEventListener("hit", (event) => body.append(rowOf(JSON.parse(event.data))));
+    this.stream.addEventListener("hit", (event) => this.take(JSON.parse(event.data)));
     this.stream.addEventListener("progress", (event) => this.progress(JSON.parse(event.data)));
     this.stream.addEventListener("problem", (event) => this.end(JSON.parse(event.data).text));
-    this.stream.onerror = () => this.end("The search was interrupted.");
+    this.stream.onerror = () => this.failed(section.dataset.address);
     this.stop.addEventListener("click", () => this.end(`Stopped. ${this.last ?? ""}`));
+  }
+
+  take(hit) {
+    showTable();
+    body.append(rowOf(hit));
   }
 
   progress(state) {
@@ -124,6 +186,12 @@ class Find {
       const ends = { done: "Everything was searched:", cancelled: "Cancelled:", "time is up": "Stopped after five minutes:" };
       this.end(`${ends[state.end] ?? "Stopped, because " + state.end + ":"} ${this.last}`);
     }
+  }
+
+  failed(address) {
+    const isRefused = this.stream.readyState === EventSource.CLOSED;
+    this.end("The search was interrupted.");
+    if (isRefused) explain(address).then((text) => this.end(text));
   }
 
   end(text) {
@@ -147,6 +215,9 @@ function followChoice() {
 
 followChoice();
 const tail = document.getElementById("tail");
-if (tail) new Tail(tail);
+if (tail) {
+  const followed = new Tail(tail);
+  document.addEventListener("visibilitychange", () => followed.hide(document.hidden));
+}
 const find = document.getElementById("find");
 if (find) new Find(find);

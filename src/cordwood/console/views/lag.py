@@ -1,6 +1,6 @@
 """How far groups are behind. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from cordwood.console.facts.cluster_facts import GroupFacts, Place, Snapshot
 from cordwood.value_class import dataclass
@@ -40,6 +40,16 @@ class GroupRow:
     lag: int
     worst: int
     has_lost: bool
+
+
+def offsets_behind(positions: Iterable[tuple[str, int, int]], snapshot: Snapshot) -> int | None:
+    """How many offsets follow the positions; None if no partition of them is known."""
+    found = None
+    for topic, partition, offset in positions:
+        facts = snapshot.partition((topic, partition))
+        if facts is not None and facts.end_offset is not None:
+            found = (found or 0) + max(facts.end_offset - offset, 0)
+    return found
 
 
 def positions_of(

@@ -13,6 +13,7 @@ from cordwood.console.facts.cluster_facts import (
 from cordwood.console.facts.events import Event
 from cordwood.console.facts.series import Series
 from cordwood.console.views.lag import GroupRow, group_row
+from cordwood.console.views.replica_rows import replica_findings
 from cordwood.console.views.sparkline import Sparkline, sparkline
 from cordwood.console.views.topic_rows import TopicRow, topic_rows
 from cordwood.console.views.words import counted, size_in_words
@@ -148,6 +149,10 @@ def health_of(
             f"{counted(len(snapshot.damages), 'damage')} found: {counted(lost, 'offset')} cannot "
             "be read."
         )
+    if snapshot.replicas is not None:
+        bad_replicas, weak_replicas = replica_findings(snapshot.replicas)
+        bad += bad_replicas
+        warnings += weak_replicas
     late = [group.name for group in groups if group.has_lost]
     if late:
         warnings.append(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cordwood.errors import CordwoodError, UnverifiedTransactionError
+from cordwood.errors import CordwoodError, OutOfOrderSequenceError, UnverifiedTransactionError
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
 from cordwood.format.batch_header import CONTROL, TRANSACTIONAL
 from cordwood.format.control_record import ControlType, EndTransactionMarker, encode_marker
@@ -176,11 +176,13 @@ class ClientBatches:
             return None
         facts = producer_facts(batch, self._holder.state.end)
         states = self._producers.states
-        duplicate = states.check(
-            facts,
-            origin=AppendOrigin.CLIENT,
-            unknown_starts_at_zero=rules is not None and rules.starts_at_zero,
-        )
+        starts_at_zero = rules is not None and rules.starts_at_zero
+        try:
+            duplicate = states.check(facts, unknown_starts_at_zero=starts_at_zero)
+        except OutOfOrderSequenceError:
+            if not self._producers.recall(facts):
+                raise
+            duplicate = states.check(facts, unknown_starts_at_zero=starts_at_zero)
         if (
             rules is not None
             and duplicate is None

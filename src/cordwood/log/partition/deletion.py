@@ -9,7 +9,7 @@ from cordwood.log.partition.log_epochs import LogEpochs
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.state_holder import StateHolder
-from cordwood.quantities import Offset
+from cordwood.quantities import LeaderEpoch, Offset
 from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 
 
@@ -41,22 +41,30 @@ class Deletion:
         self.drop_local_before(offset)
         return self._archive.view().start
 
-    def drop_local_before(self, offset: int) -> Offset:
-        """As `delete_before`, of the log's own directory alone; returns the new local start."""
+    def drop_local_before(self, offset: int, *, following: LeaderEpoch | None = None) -> Offset:
+        """As `delete_before`, of the log's own directory alone; returns the new local start.
+
+        A follower of the leader of epoch `following` may drop up to its end: the leader has
+        committed and deleted everything before `offset`. The high watermark moves with the start,
+        so what lies before it, which the leader may never have had, is not read by anybody.
+        """
         holder = self._holder
         with holder.sync_lock:
             with holder.lock:
                 holder.check_writable()
                 state = holder.state
-                if not 0 <= offset <= state.high_watermark:
-                    raise OffsetOutOfRangeError(
-                        Offset(offset), start=state.start, end=state.high_watermark
-                    )
+                limit = state.high_watermark
+                if following is not None:
+                    holder.check_follows_in(following)
+                    limit = state.end
+                if not 0 <= offset <= limit:
+                    raise OffsetOutOfRangeError(Offset(offset), start=state.start, end=limit)
                 if offset <= state.start and not self.is_start_unsaved:
                     return state.start
                 self.is_start_unsaved = True
                 if offset > state.start:
-                    holder.commit(state._replace(start=Offset(offset)))
+                    reached = max(state.high_watermark, Offset(offset))
+                    holder.commit(state._replace(start=Offset(offset), high_watermark=reached))
                 self._save_start()
             self._drop_segments()
         return holder.state.start

@@ -9,6 +9,7 @@ failing          a write or a sync failed as on a broken disk: appends are refus
 
 import logging
 import threading
+from collections.abc import Callable
 
 from cordwood.errors import DiskFullError, LogFailedError, StorageError
 from cordwood.storage.disk_errors import FAILING_DISK_ERRNOS
@@ -41,11 +42,13 @@ class FailingDisk:
 class DiskHealth:
     """The health of one data directory. Any thread may use it.
 
-    refusal   why appends are refused; None if they are accepted. It is read with every append
+    refusal      why appends are refused; None if they are accepted. It is read with every append
+    when_failed  called once, by any thread, when the directory goes offline
     """
 
     def __init__(self, path: str) -> None:
         self.refusal: ShortOfRoom | FailingDisk | None = None
+        self.when_failed: Callable[[OSError], None] = lambda _error: None
         self._path = path
         self._lock = threading.Lock()  # of changes
 
@@ -73,6 +76,7 @@ class DiskHealth:
             self._path,
             error,
         )
+        self.when_failed(error)
 
     def note_room(self, *, is_short: bool, free_bytes_min: int) -> None:
         """The free bytes were counted. A failing disk stays offline."""

@@ -6,6 +6,7 @@ from cordwood.format.file_names import DELETED
 from cordwood.format.small_files.producer_snapshot import ProducerSnapshotEntry
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.producer_snapshots import (
+    find_older,
     load_newest,
     remove_snapshot,
     replay,
@@ -13,7 +14,7 @@ from cordwood.log.partition.producer_snapshots import (
     write_snapshot,
 )
 from cordwood.log.partition.state_holder import StateHolder
-from cordwood.log.rules.producer_state import ProducerStates, VerificationGuard
+from cordwood.log.rules.producer_state import BatchFacts, ProducerStates, VerificationGuard
 from cordwood.quantities import Offset, ProducerId, TimestampMs
 from cordwood.storage.segment_files import find_snapshots
 
@@ -69,6 +70,19 @@ class LogProducers:
         )
         replay(states, state.segments, state.end)
         self.states = states
+
+    def recall(self, batch: BatchFacts) -> bool:
+        """Look in the log for batches before those that a snapshot kept. Needs the lock.
+
+        A snapshot has the last batch of each producer. A client may send again the five batches
+        before its last answer, also after a restart. False: there is nothing to look for.
+        """
+        before = self.states.forgotten_before(batch)
+        if before is None or before <= self._holder.state.start:
+            return False
+        older = find_older(self._holder.state.segments, batch.producer_id, before=before)
+        self.states.recall(batch.producer_id, older)
+        return True
 
     @property
     def last_stable_offset(self) -> Offset:

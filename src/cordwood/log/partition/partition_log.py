@@ -141,6 +141,10 @@ class PartitionLog(LogReader):
 
         With `expected_offset` the record is refused unless it would get that offset. `durability`
         is "disk" or "os" for this call; None: the topic's.
+
+        With "os" in a topic of durability "disk", the record survives the end of the process, but
+        not a power cut, and readers do not see it before the next sync, which is requested at once.
+        With "disk" in a topic of durability "os", the call syncs everything before the record too.
         """
         return self.appending.append(value, key, headers, timestamp_ms, expected_offset, durability)
 

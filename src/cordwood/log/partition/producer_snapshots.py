@@ -35,6 +35,9 @@ from cordwood.storage.readable_segment import ReadableSegment
 logger = logging.getLogger(__name__)
 
 _SNAPSHOT_BYTES_MAX = 256 * MIB  # five million producers
+# What is read to find the last batches of one producer, once after a restart.
+_RECALLED_BYTES = 4 * MIB
+_RECALLED_RECORDS = 10_000
 
 
 def snapshot_path(directory: str, offset: Offset) -> str:
@@ -153,6 +156,39 @@ def replay(states: ProducerStates, segments: SegmentList, end: Offset) -> None:
                     break
                 position = reader.locate(following.base_offset, segment.hint(following.base_offset))
     states.advance_to(end)
+
+
+def find_older(
+    segments: SegmentList, producer_id: ProducerId, *, before: Offset
+) -> list[BatchFacts]:
+    """The batches of one producer that lie shortly before `before`, in their order.
+
+    Reads a few megabytes at most, of one segment. What cannot be read is not found.
+    """
+    segment = segments[max(segments.floor(Offset(before - 1)), 0)]
+    reader = segment.reader()
+    found: list[BatchFacts] = []
+    count = _RECALLED_RECORDS
+    try:
+        located = reader.locate(before, segment.hint(before))
+        end = segment.size if located is None else located
+        while True:
+            start = Offset(max(before - count, segment.base_offset))
+            position = reader.locate(start, segment.hint(start))
+            if position is None or end - position <= _RECALLED_BYTES or count == 1:
+                break
+            count //= 2
+        if position is None:
+            return found
+        walk = reader.chunks(position, reader.next_offset, start_offset=start, stop_offset=before)
+        for first, stop in walk:
+            for index in range(first, stop):
+                batch = reader.decoder.batch(index)
+                if batch.producer_id == producer_id and not batch.is_control:
+                    found.append(facts_of(batch))
+    except (CorruptSegmentError, OSError) as error:
+        logger.warning("batches before offset %d cannot be read: %s", before, error)
+    return found
 
 
 def apply_batches(

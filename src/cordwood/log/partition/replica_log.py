@@ -258,9 +258,13 @@ class ReplicaLog:
         self._truncation.restart_local_at(offset, following=leader_epoch)
         self._damage.forget_from(Offset(0))
 
-    def adopt_start(self, offset: Offset) -> Offset:
-        """Delete what the leader deleted, as far as it is committed here; return the start."""
-        return self._deletion.drop_local_before(min(offset, self._holder.state.high_watermark))
+    def adopt_start(self, offset: Offset, *, leader_epoch: LeaderEpoch) -> Offset:
+        """Delete what the leader of `leader_epoch` deleted; return the start.
+
+        The high watermark rises to the start in the same moment. Durable on return.
+        """
+        end = self._holder.state.end
+        return self._deletion.drop_local_before(min(offset, end), following=leader_epoch)
 
     # --- how ---------------------------------------------------------------------------------
 

@@ -184,11 +184,11 @@ class LogReader:
         records come first, so replay and tail are the same call. With `isolation`
         "read_committed" the records of a transaction come when it is committed; see `read`.
         """
-        only_committed = is_committed_only(isolation)
+        is_committed_only(isolation)  # raises for an unknown one, before anything is read
         view = open_view(self.source)
         first, _ = view.readable(view.high_watermark if start is None else start, None)
         timeout_s = None if idle_timeout_ms is None else idle_timeout_ms / 1000
-        return follow_records(self.source, first, timeout_s, only_committed=only_committed)
+        return follow_records(self.source, first, timeout_s, isolation)
 
     def scan(
         self,

@@ -13,6 +13,7 @@ from cordwood.errors import LogClosedError, OffsetOutOfRangeError
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.format.small_files.segment_manifest import Hole
 from cordwood.log.reading.segment_list import SegmentList, SegmentT_co
+from cordwood.log.rules.isolation import Isolation, is_committed_only
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.readable_segment import ReadableSegment
 
@@ -138,6 +139,34 @@ def open_view(source: LogSource) -> LogView:
     if source.is_closed:
         raise LogClosedError(source.name)
     return source.view()
+
+
+class ReadableEnd(NamedTuple):
+    """Where a reader has to stop now.
+
+    offset          the first offset that the reader may not see yet
+    high_watermark  once it moves past this, `offset` may have moved
+    """
+
+    offset: Offset
+    high_watermark: Offset
+
+
+def readable_end(source: LogSource, isolation: Isolation) -> ReadableEnd | None:
+    """The end of what a reader with that isolation may see; None if the log is closed.
+
+    An open transaction holds the end back until its marker moves the high watermark. The high
+    watermark is taken first: so a marker that is written meanwhile wakes whoever waits for it.
+    """
+    if source.is_closed:
+        return None
+    try:
+        high_watermark = source.high_watermark
+        if not is_committed_only(isolation):
+            return ReadableEnd(high_watermark, high_watermark)
+        return ReadableEnd(source.last_stable_offset, high_watermark)
+    except LogClosedError:
+        return None  # closed since it was looked at
 
 
 def replacements_before(source: LogSource, *, rounds: int = 0) -> int | None:

@@ -24,6 +24,7 @@ from cordwood.log.reading.log_source import (
     is_overtaken,
     is_replaced,
     open_view,
+    readable_end,
     replacements_before,
 )
 from cordwood.log.rules.isolation import (
@@ -72,9 +73,11 @@ def plan_read(
         first, end = open_view(source).readable(start, stop)
         return ReadPlan(first, end, None, before, stop, isolation, rounds)
     # The stable offset first: every transaction below it is then in the indexes asked below.
-    stable = source.last_stable_offset
+    stable = readable_end(source, isolation)
+    if stable is None:
+        raise LogClosedError(source.name)
     first, end = open_view(source).readable(start, stop)
-    end = max(first, min(end, stable))
+    end = max(first, min(end, stable.offset))
     hidden = _hidden(source, first, end)
     return ReadPlan(first, end, hidden, before, stop, isolation, rounds)
 
@@ -114,22 +117,18 @@ def read_runs(
 
 
 def follow_records(
-    source: LogSource, offset: Offset, timeout_s: float | None, *, only_committed: bool
+    source: LogSource, offset: Offset, timeout_s: float | None, isolation: Isolation
 ) -> Iterator[Record]:
     """Records from `offset` on; waits for new ones until the timeout or until the log closes."""
-    while not source.is_closed:
-        try:
-            high_watermark = source.high_watermark
-            end = source.last_stable_offset if only_committed else high_watermark
-        except LogClosedError:
-            return  # closed since the loop began
-        if end > offset:
-            hidden = _hidden(source, offset, end) if only_committed else None
-            for run in walk_runs(source, offset, end, hidden):
-                yield from run.records()
-            offset = end
-        # An open transaction holds the end back until its marker moves the high watermark.
-        elif not source.wait_beyond(max(offset, high_watermark), timeout_s):
+    while (end := readable_end(source, isolation)) is not None:
+        if end.offset > offset:
+            try:
+                for run in read_runs(source, offset, end.offset, isolation=isolation):
+                    yield from run.records()
+            except LogClosedError:
+                return
+            offset = end.offset
+        elif not source.wait_beyond(max(offset, end.high_watermark), timeout_s):
             return
 
 

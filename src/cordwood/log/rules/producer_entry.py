@@ -4,6 +4,7 @@ Sequence numbers go from 0 to 2^31-1 and then start again; see `producer_state` 
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from cordwood.errors import InvalidProducerEpochError, OutOfOrderSequenceError
@@ -21,6 +22,7 @@ from cordwood.quantities import (
 
 # A client has at most five requests in flight, so a retry is never older than five batches.
 BATCHES_REMEMBERED: Final = 5
+_SEQUENCES_RECALLED: Final = 100_000  # records in five batches, and more
 
 NO_COORDINATOR_EPOCH: Final = -1
 
@@ -58,29 +60,32 @@ class ProducerEntry:
     """The state of one producer. Owned by its `ProducerStates`.
 
     Invariant: every batch in `batches` was written in `epoch`.
+
+    A snapshot has only the last batch. Then `is_whole` is False until the batches before it were
+    looked for in the log: see `recall`.
     """
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "transaction_start")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "is_whole",
+        "last_timestamp",
+        "transaction_start",
+    )
 
     def __init__(self) -> None:
         self.epoch = NO_PRODUCER_EPOCH
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp = NO_TIMESTAMP
         self.transaction_start: Offset | None = None
+        self.is_whole = True
         self.batches: deque[_StoredBatch] = deque(maxlen=BATCHES_REMEMBERED)
 
     def add_batch(self, batch: BatchFacts) -> None:
         """Record a batch that was written; only the last five are kept."""
         self.enter_epoch(batch.producer_epoch)
-        self.batches.append(
-            _StoredBatch(
-                batch.base_sequence,
-                batch.last_sequence,
-                batch.first_offset,
-                batch.last_offset,
-                batch.max_timestamp,
-            )
-        )
+        self.batches.append(_stored(batch))
         self.last_timestamp = batch.max_timestamp
 
     def enter_epoch(self, epoch: int) -> None:
@@ -88,6 +93,36 @@ class ProducerEntry:
         if epoch != self.epoch:
             self.batches.clear()
             self.epoch = epoch
+            self.is_whole = True
+
+    def forgotten_before(self, batch: BatchFacts) -> Offset | None:
+        """Where the log may still have a batch that comes before all that are remembered.
+
+        None: it was never stored, or so many batches ago that no client sends it again.
+        """
+        if self.is_whole or batch.producer_epoch != self.epoch or not self.batches:
+            return None
+        oldest = self.batches[0]
+        if oldest.base_sequence < 0 or batch.base_sequence < 0:
+            return None
+        distance = (oldest.base_sequence - batch.last_sequence) & INT32_MAX
+        return oldest.first_offset if 0 < distance <= _SEQUENCES_RECALLED else None
+
+    def recall(self, older: Sequence[BatchFacts]) -> None:
+        """Remember batches that were found in the log before the oldest one that is known.
+
+        They must lead up to it without a gap. A gap means that the producer was forgotten there.
+        """
+        self.is_whole = True
+        for batch in reversed(older):
+            oldest = self.batches[0]
+            if (
+                len(self.batches) == BATCHES_REMEMBERED
+                or batch.producer_epoch != self.epoch
+                or sequence_after(batch.last_sequence) != oldest.base_sequence
+            ):
+                return
+            self.batches.appendleft(_stored(batch))
 
     def find_duplicate(self, batch: BatchFacts) -> Duplicate | None:
         """Where a batch with exactly these sequences was stored, if it is among the last ones."""
@@ -141,6 +176,7 @@ class ProducerEntry:
     def from_snapshot(cls, entry: ProducerSnapshotEntry) -> "ProducerEntry":
         """The producer's state at the time of the snapshot."""
         producer = cls()
+        producer.is_whole = False
         producer.epoch = entry.producer_epoch
         producer.coordinator_epoch = entry.coordinator_epoch
         producer.last_timestamp = entry.timestamp
@@ -159,6 +195,16 @@ class ProducerEntry:
                 )
             )
         return producer
+
+
+def _stored(batch: BatchFacts) -> _StoredBatch:
+    return _StoredBatch(
+        batch.base_sequence,
+        batch.last_sequence,
+        batch.first_offset,
+        batch.last_offset,
+        batch.max_timestamp,
+    )
 
 
 def sequence_after(sequence: int) -> int:

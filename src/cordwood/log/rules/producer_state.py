@@ -14,7 +14,7 @@ The state is only in memory. The state at an offset is saved as a producer snaps
 the newest batch of each producer; replaying the batches after the snapshot restores the rest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -221,6 +221,15 @@ class ProducerStates:
     def is_guarded(self, producer_id: ProducerId, guard: VerificationGuard) -> bool:
         """Whether no marker of the producer came since it got the guard."""
         return self._guards.get(producer_id) is guard
+
+    def forgotten_before(self, batch: BatchFacts) -> Offset | None:
+        """Where the log may still have a batch that `check` refused. See `ProducerEntry`."""
+        producer = self._producers.get(batch.producer_id)
+        return None if producer is None else producer.forgotten_before(batch)
+
+    def recall(self, producer_id: ProducerId, older: Sequence[BatchFacts]) -> None:
+        """Remember batches of a producer that were found in the log."""
+        self._producers[producer_id].recall(older)
 
     def update(self, batch: BatchFacts) -> None:
         """Record a batch that was written. Accepts any batch: a replayed log is never refused."""

@@ -4,6 +4,7 @@ A file ``cluster-member`` in each of them. While it is there, only such a broker
 writing. To take a directory out of a cluster for good, remove the file.
 """
 
+import logging
 import os
 from collections.abc import Iterable
 from typing import Final
@@ -11,17 +12,31 @@ from typing import Final
 from cordwood.errors import StorageError
 from cordwood.storage.files import FileSystem, replace_file
 
+logger = logging.getLogger(__name__)
+
 CLUSTER_MARK: Final = "cluster-member"
 _TEXT: Final = b"A broker of a cluster writes this directory. Open it read-only.\n"
 
 
 def mark_cluster_directories(fs: FileSystem, directories: Iterable[str]) -> None:
-    """Mark directories before a broker of a cluster opens them. Durable on return."""
+    """Mark directories before a broker of a cluster opens them. Durable on return.
+
+    One whose disk is broken is left out, if there are others: it stays offline.
+    """
+    failures: list[OSError] = []
+    count = 0
     for directory in directories:
-        fs.make_directory(directory)
+        count += 1
         path = os.path.join(directory, CLUSTER_MARK)
-        if not fs.exists(path):
-            replace_file(fs, path, _TEXT)
+        try:
+            fs.make_directory(directory)
+            if not fs.exists(path):
+                replace_file(fs, path, _TEXT)
+        except OSError as error:
+            logger.error("%s cannot be marked: %s", directory, error)
+            failures.append(error)
+    if failures and len(failures) == count:
+        raise failures[0]
 
 
 def refuse_cluster_directories(fs: FileSystem, directories: Iterable[str]) -> None:

@@ -20,7 +20,7 @@ from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.archive_port import ReadableArchives
 from cordwood.log.store.observed_topics import ObservedTopics
 from cordwood.log.topics.committed_offsets import CommittedOffsets
-from cordwood.log.topics.group import Group
+from cordwood.log.topics.group import Group, checked_group
 from cordwood.log.topics.log_directory import read_meta_properties
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import Offset
@@ -172,7 +172,7 @@ class ReadOnlyStore:
     def group(self, name: str) -> Group:
         """A consumer group's committed offsets, as far as its writer has committed them."""
         self._lifetime.check_open()
-        return Group(name, self._offsets, self._lifetime)
+        return Group(checked_group(name), self._offsets, self._lifetime)
 
     def groups(self) -> list[str]:
         """The names of all groups that have committed offsets."""

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from cordwood.clock import Clock, SystemClock
-from cordwood.errors import ConfigError, TopicExistsError
+from cordwood.errors import TopicExistsError
 from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.compaction.compaction_run import CompactionResult
 from cordwood.log.inbox.change_service import ChangeService
@@ -53,9 +53,9 @@ from cordwood.log.store.upkeep_tasks import (
 from cordwood.log.topics.catalog_files import CatalogKeeper, KeptCatalog
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.data_directories import DataDirectories
-from cordwood.log.topics.group import Group
+from cordwood.log.topics.group import Group, checked_group
 from cordwood.log.topics.group_members import GroupMembers
-from cordwood.log.topics.group_reader import ReaderSurroundings
+from cordwood.log.topics.group_session import ReaderSurroundings
 from cordwood.log.topics.offsets_topic import OffsetsTopic
 from cordwood.log.topics.partition_opener import LogSurroundings, PartitionOpener
 from cordwood.log.topics.producer_ids import ProducerIds
@@ -387,9 +387,8 @@ class Store:
     def group(self, name: str) -> Group:
         """A consumer group: its committed offsets, and readers that commit by themselves."""
         self._lifetime.check_open()
-        if not name:
-            raise ConfigError("group", name, "must not be empty")
-        return Group(name, self.committed_offsets, self._lifetime, self._group_readers)
+        offsets, readers = self.committed_offsets, self._group_readers
+        return Group(checked_group(name), offsets, self._lifetime, readers)
 
     def groups(self) -> list[str]:
         """The names of all groups that have committed offsets."""

@@ -40,6 +40,7 @@ from cordwood.log.topics.directory_listing import FoundPartition, find_partition
 from cordwood.log.topics.log_directory import LogDirectory, PartitionName
 from cordwood.log.topics.offsets_topic import OFFSETS_CONFIG
 from cordwood.log.topics.partition_opener import PartitionOpener
+from cordwood.log.topics.replica_swap import finish_swaps
 from cordwood.log.topics.store_share import StoreShare
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
@@ -113,6 +114,8 @@ class StoreOpening:
 
     def _find_partitions(self) -> None:
         for directory in self._directories:
+            if self._share is None:
+                finish_swaps(self._fs, directory.path)
             found = find_partitions(self._fs, directory.path, wants=self._is_ours)
             for leftover in found.deleted:
                 parsed = parse_directory_name(leftover)

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from typing import NamedTuple
 
 from cordwood.clock import Clock
 from cordwood.errors import LogClosedError, StorageError
@@ -18,6 +19,13 @@ from cordwood.storage.flusher import Flusher
 from cordwood.storage.recovery import Damage
 
 logger = logging.getLogger(__name__)
+
+
+class FutureReplica(NamedTuple):
+    """A replica that is not complete yet. `lag` counts committed offsets that it does not have."""
+
+    size_bytes: int
+    lag: int
 
 
 class DataDirectories:
@@ -112,6 +120,17 @@ class DataDirectories:
             for directory in self._directories
         }
 
+    def future_replicas(self) -> dict[str, dict[PartitionName, FutureReplica]]:
+        """New replicas that are being filled beside the old ones, by directory path."""
+        found: dict[str, dict[PartitionName, FutureReplica]] = {}
+        for directory in self._directories:
+            for name, log in list(directory.futures.items()):
+                old = directory.logs.get(name)
+                lag = 0 if old is None else max(old.high_watermark - log.end_offset, 0)
+                size = log.state.segments.size
+                found.setdefault(directory.path, {})[name] = FutureReplica(size, lag)
+        return found
+
     def logs(self) -> list[PartitionLog]:
         """All open logs. Partitions that are not open have no records."""
         return [log for d in self._directories for log in list(d.logs.values())]
@@ -163,6 +182,8 @@ class DataDirectories:
         """Release everything without syncing or marking anything clean, as a crash would."""
         with ExitStack() as release:
             release.callback(self._release)
+            for directory in self._directories:
+                release.callback(directory.close_futures)
             for log in self.logs():
                 release.callback(log.close, is_orderly=False)
 
@@ -183,6 +204,7 @@ def _close(directory: LogDirectory) -> None:
     failure: Exception | None = None
     is_orderly = directory.health.failure is None  # otherwise the next start recovers
     is_clean = not directory.offline
+    directory.close_futures()
     for log in list(directory.logs.values()):
         try:
             is_clean = log.close(is_orderly=is_orderly) and is_clean

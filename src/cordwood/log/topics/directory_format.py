@@ -47,6 +47,14 @@ def format_directories(
     return formatted
 
 
+def check_directories(
+    fs: FileSystem, paths: Sequence[str], *, node_id: int, cluster_id: str
+) -> bool:
+    """Whether all of them belong to this node already. Raises `ConfigError` if one cannot."""
+    known = [_checked(fs, path, node_id, cluster_id) for path in paths]
+    return None not in known
+
+
 def _checked(fs: FileSystem, path: str, node_id: int, cluster_id: str) -> UUID | None:
     """The id of a directory that is formatted already; None if it can be formatted."""
     try:

@@ -1,9 +1,9 @@
 """A consumer group as library users see it: its committed offsets and its readers."""
 
 from collections.abc import Mapping
-from typing import overload
+from typing import Final, overload
 
-from cordwood.errors import ReadOnlyError
+from cordwood.errors import ConfigError, ReadOnlyError
 from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.topics.committed_offsets import (
@@ -11,14 +11,32 @@ from cordwood.log.topics.committed_offsets import (
     CommittedOffsets,
     TopicPartition,
 )
-from cordwood.log.topics.group_reader import (
+from cordwood.log.topics.group_reader import GroupReader
+from cordwood.log.topics.group_session import (
     COMMIT_INTERVAL_MS,
     FirstPosition,
-    GroupReader,
+    GroupSession,
     ReaderOptions,
     ReaderSurroundings,
 )
 from cordwood.quantities import Offset
+
+_NAME_BYTES_MAX: Final = 0x7FFF  # the length is an int16 in the offsets topic
+
+
+def checked_group(name: str) -> str:
+    """The name of a group, if it can be one."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a group must be str, not {type(name).__name__}")
+    if not name:
+        raise ConfigError("group", name, "must not be empty")
+    size = len(name.encode(errors="surrogatepass"))
+    if size > _NAME_BYTES_MAX:
+        shown = f"{name[:32]}..."
+        raise ConfigError(
+            "group", shown, f"has {size} bytes; at most {_NAME_BYTES_MAX} can be kept"
+        )
+    return name
 
 
 class Group:
@@ -75,16 +93,20 @@ class Group:
         when a reader comes or goes, or partitions are added. Readers in several processes share
         them through a broker, as Kafka consumers.
         """
-        self._check_open()
-        if self._readers is None:
-            raise ReadOnlyError(f"read as group {self.name!r}")
         options = ReaderOptions(
             start=start,
             commit_interval_ms=commit_interval_ms,
             idle_timeout_ms=idle_timeout_ms,
             isolation=isolation,
         )
-        return GroupReader(self.name, topic, self._readers, options)
+        return GroupReader(self.session(topic, options))
+
+    def session(self, topic: str, options: ReaderOptions) -> GroupSession:
+        """A member of the group, without an iteration. For readers of our own."""
+        self._check_open()
+        if self._readers is None:
+            raise ReadOnlyError(f"read as group {self.name!r}")
+        return GroupSession(self.name, topic, self._readers, options)
 
     def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> None:
         """Commit the next offset to read of each partition: {("orders", 0): 7}.

@@ -8,6 +8,7 @@ never hold the same partition, and a reader that is busy with a record is not in
 import itertools
 import threading
 from collections import deque
+from collections.abc import Callable
 from uuid import UUID
 
 from cordwood.log.rules.fork_refusal import is_forked
@@ -37,6 +38,7 @@ class GroupMembers:
         self._sharings: dict[tuple[str, UUID], _Sharing] = {}
         self._numbers = itertools.count(1)
         self._lost: deque[Membership] = deque()
+        self._listeners: tuple[Callable[[], None], ...] = ()
         self.beginning = threading.Lock()  # held while a group's first positions are committed
 
     def join(self, group: str, topic_id: UUID) -> "Membership":
@@ -78,7 +80,7 @@ class GroupMembers:
     def give_up(self, member: "Membership", partition: int) -> None:
         with self._changed:
             del self._sharings[member.key].holders[partition]
-            self._changed.notify_all()
+            self._tell()
 
     def wait(self, timeout_s: float) -> None:
         """Wait until a reader came, left or gave up a partition, at most that long."""
@@ -112,7 +114,26 @@ class GroupMembers:
     def _share(self, sharing: _Sharing) -> None:
         sharing.wanted = share_partitions(sharing.readers, sharing.partition_count, sharing.wanted)
         sharing.round += 1
+        self._tell()
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called when a reader came, left or gave up a partition.
+
+        It is called with the lock held, in any thread, so it must not wait.
+        """
+        with self._changed:
+            self._listeners = (*self._listeners, listener)
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Forget one that was added. Safe to repeat."""
+        with self._changed:
+            self._listeners = tuple(each for each in self._listeners if each != listener)
+
+    def _tell(self) -> None:
+        """Wake everybody who waits. The caller holds the lock."""
         self._changed.notify_all()
+        for listener in self._listeners:
+            listener()
 
 
 class Membership:

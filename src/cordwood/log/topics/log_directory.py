@@ -148,6 +148,7 @@ class LogDirectory:
         self.logs: dict[PartitionName, PartitionLog] = {}
         self.unopened: set[PartitionName] = set()  # partitions without records, not open
         self.offline: dict[PartitionName, Exception] = {}
+        self.futures: dict[PartitionName, PartitionLog] = {}  # new replicas beside the old ones
         self.meta: MetaProperties | None = None
         self._fs = fs
         self._clock = clock
@@ -415,6 +416,12 @@ class LogDirectory:
             raise failure
 
     # --- the end -----------------------------------------------------------------------------
+
+    def close_futures(self) -> None:
+        """Give up new replicas that were not complete; the next start removes their files."""
+        while self.futures:
+            _, log = self.futures.popitem()
+            log.close(is_orderly=False)
 
     def close(self, *, is_clean: bool) -> None:
         """Release the lock. If `is_clean`, first write the checkpoints and the clean marker.

@@ -83,7 +83,7 @@ class PartitionOpener:
         self._directories = directories
         self._catalog = catalog
         self._shared = shared
-        self._fs = shared.fs
+        self.fs = self._fs = shared.fs
         self._config: tuple[Mapping[str, str], TopicConfig] | None = None
 
     @property
@@ -191,6 +191,20 @@ class PartitionOpener:
             log.syncing.settle()
         return log
 
+    def open_beside(
+        self, directory: LogDirectory, entry: TopicEntry, number: int, path: str
+    ) -> PartitionLog:
+        """Make and open an empty log of a partition in another directory than its own.
+
+        It is not added to `directory`, and has no archive. Nothing of it is durable.
+        """
+        content = render_partition_metadata(entry.topic_id).encode()
+        write_file(self._fs, os.path.join(path, PARTITION_METADATA), content)
+        marks = HighWatermarkFile(self._fs, path, writable=True, is_new=True)
+        request = self._request(directory, replace(entry, begun=0), number, marks)
+        loaded = load_new_log(request)
+        return PartitionLog(self._parts(directory, entry, number, marks), loaded)
+
     def check_identity(self, directory: LogDirectory, entry: TopicEntry, number: int) -> None:
         """Raise `OSError` if it cannot be known whether the files belong to this topic.
 
@@ -245,31 +259,14 @@ class PartitionOpener:
         held_from: Offset | None = None,
     ) -> PartitionLog:
         place = (entry.name, number)
-        log = PartitionLog(
-            LogParts(
-                topic=entry.name,
-                partition=number,
-                directory=os.path.dirname(marks.path),
-                config=self.config_of(entry),
-                fs=self._fs,
-                clock=self._shared.clock,
-                steady_clock=self._shared.steady_clock,
-                handles=self._shared.handles,
-                flusher=directory.flusher,
-                owner=directory,
-                marks=marks,
-                random=self._shared.random,
-                sync_times=self._shared.sync_times,
-                held_from=held_from,
-                settle=(
-                    None
-                    if entry.has_begun(number)
-                    else partial(self._settle, directory, entry, number)
-                ),
-                role=self._shared.role,
+        parts = replace(
+            self._parts(directory, entry, number, marks),
+            held_from=held_from,
+            settle=(
+                None if entry.has_begun(number) else partial(self._settle, directory, entry, number)
             ),
-            loaded,
         )
+        log = PartitionLog(parts, loaded)
         known = directory.checkpoints.cleaned if entry.has_begun(number) else {}
         if loaded.manifest is not None or place in known:
             log.compaction.note_compacted(known.get(place, log.start_offset))
@@ -282,6 +279,26 @@ class PartitionOpener:
             raise
         directory.logs[place] = log
         return log
+
+    def _parts(
+        self, directory: LogDirectory, entry: TopicEntry, number: int, marks: HighWatermarkFile
+    ) -> LogParts:
+        return LogParts(
+            topic=entry.name,
+            partition=number,
+            directory=os.path.dirname(marks.path),
+            config=self.config_of(entry),
+            fs=self._fs,
+            clock=self._shared.clock,
+            steady_clock=self._shared.steady_clock,
+            handles=self._shared.handles,
+            flusher=directory.flusher,
+            owner=directory,
+            marks=marks,
+            random=self._shared.random,
+            sync_times=self._shared.sync_times,
+            role=self._shared.role,
+        )
 
     def _settle(self, directory: LogDirectory, entry: TopicEntry, number: int) -> None:
         """Make a new partition durable: its first records are about to be acknowledged.

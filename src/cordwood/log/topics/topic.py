@@ -30,7 +30,7 @@ from cordwood.log.reading.merged_logs import (
     read_merged,
 )
 from cordwood.log.rules.appended import Appended, AppendedMany
-from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation
+from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation, is_committed_only
 from cordwood.log.rules.topic_config import Durability, TopicConfig
 from cordwood.quantities import NO_LEADER_EPOCH, Offset, timestamp_of
 
@@ -194,6 +194,12 @@ class Topic(Generic[LogT]):
         """Whether the partition can be used. False: it is offline, or there is none."""
         return number in self._logs or number in self._unopened
 
+    def replace_log(self, number: int, log: LogT) -> None:
+        """Called by the store after another log took the place of one."""
+        with self._opening:
+            self._logs[number] = log
+            self._unopened.discard(number)
+
     def add_log(self, number: int, log: LogT) -> None:
         """Called by a read-only store when it found a new partition."""
         self._logs[number] = log
@@ -249,22 +255,30 @@ class Topic(Generic[LogT]):
         """Records of all partitions as they arrive, waiting for new ones as long as it takes.
 
         `start` is "start", "end", or the first offset by partition; a partition that is not named
-        begins at its end. Ends when the store is closed, or after `idle_timeout_ms` without a new
-        record.
+        begins at its end, one that is added later at its start. Ends when the store is closed or
+        the topic is deleted, or after `idle_timeout_ms` without a new record.
         """
-        firsts = self.first_offsets(start)
+        is_committed_only(isolation)  # raises for an unknown one, before anything is read
         return follow_merged(
-            [self.partition(number) for number in firsts],
-            list(firsts.values()),
+            lambda: self.partitions,
+            self.first_offsets(start),
             None if idle_timeout_ms is None else idle_timeout_ms / 1000,
             isolation,
         )
 
     def first_offsets(
-        self, start: Literal["start", "end"] | Mapping[int, int]
+        self, start: Literal["start", "end"] | Mapping[int, int], *, only_opened: bool = False
     ) -> dict[int, Offset]:
-        """Where `follow` begins in each partition. Raises if a partition has no such offset."""
-        return {log.partition: _first_offset(log, start) for log in self.partitions}
+        """Where `follow` begins in each partition. Raises if a partition has no such offset.
+
+        With `only_opened`, partitions that were never used are left out. They have no records.
+        """
+        if isinstance(start, Mapping):
+            for number in start:
+                if not self.is_here(number):
+                    raise UnknownPartitionError(self.name, number, count=self.partition_count)
+        logs = self.opened_partitions if only_opened else self.partitions
+        return {log.partition: _first_offset(log, start) for log in logs}
 
     def offsets_for_time(self, timestamp_ms: int | datetime) -> dict[int, int]:
         """For each partition, the first offset at or after that time; its end if there is none.
@@ -295,7 +309,7 @@ class Topic(Generic[LogT]):
 
         Without `partition`, the key chooses it, as in every Kafka client; without a key,
         partitions take turns. `expected_offset` needs a partition or a key. `durability` is
-        "disk" or "os" for this call; None: the topic's.
+        "disk" or "os" for this call; None: the topic's. See `PartitionLog.append`.
         """
         if partition is None:
             partition = self.choose_partition(key)

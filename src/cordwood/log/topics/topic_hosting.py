@@ -17,6 +17,7 @@ from cordwood.log.rules.topic_config import TopicConfig, canonical_texts
 from cordwood.log.topics.catalog_files import KeptCatalog
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.partition_opener import PartitionOpener
+from cordwood.log.topics.replica_swap import ReplicaSwap
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
 from cordwood.log.topics.topic_registry import TopicRegistry
@@ -59,6 +60,7 @@ class TopicHosting:
         self._directories = directories
         self._catalog = catalog
         self._opener = opener
+        self.swaps = ReplicaSwap(registry, directories=directories, catalog=catalog, opener=opener)
 
     def host(self, wanted: HostedTopic) -> Topic[PartitionLog]:
         """Have exactly the partitions of `wanted` here.
@@ -87,6 +89,32 @@ class TopicHosting:
             if topic.config != config:
                 topic.reconfigure(config)
             return topic
+
+    def missing(self) -> list[tuple[str, int]]:
+        """Partitions that had records and are not open: offline, or their directory is gone."""
+        return [
+            (entry.name, number)
+            for entry in self._catalog.topics.values()
+            for number in range(entry.partitions)
+            if entry.is_here(number)
+            and entry.has_begun(number)
+            and not any((entry.name, number) in directory.logs for directory in self._directories)
+        ]
+
+    def is_gone(self, name: str, number: int) -> bool:
+        """Whether every directory can be used and none has the partition: it was replaced."""
+        place = (name, number)
+        return self._directories.are_all_usable and not any(
+            place in directory.logs or place in directory.unopened or place in directory.offline
+            for directory in self._directories
+        )
+
+    def host_again(self, wanted: HostedTopic, number: int) -> Topic[PartitionLog]:
+        """Make a partition anew that is gone, without records. For one that others have."""
+        logger.warning("%s-%d is gone; it is made anew, to be filled", wanted.name, number)
+        with self._registry.changing:
+            self.host(replace(wanted, here=wanted.here - {number}))
+            return self.host(wanted)
 
     def unhost(self, name: str, topic_id: uuid.UUID) -> None:
         """Have nothing of a topic here: it was deleted, or all its partitions are elsewhere."""

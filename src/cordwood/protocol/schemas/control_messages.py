@@ -44,6 +44,21 @@ SCHEMAS: Final[Mapping[int, str]] = {
               error_code int16
               error_message string?
     """,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: """
+        request
+          dirs []
+            path string
+            topics []
+              name string
+              partitions []int32
+        response
+          throttle_time int32
+          results []
+            topic_name string
+            partitions []
+              partition_index int32
+              error_code int16
+    """,
     ApiKey.DESCRIBE_QUORUM: """
         request
           topics []
@@ -127,6 +142,15 @@ SCHEMAS: Final[Mapping[int, str]] = {
             feature string
             error_code int16
             error_message string?
+    """,
+    ApiKey.ENVELOPE: """
+        request
+          request_data bytes
+          request_principal bytes?
+          client_host_address bytes
+        response
+          response_data bytes?
+          error_code int16
     """,
     ApiKey.FETCH_SNAPSHOT: """
         request

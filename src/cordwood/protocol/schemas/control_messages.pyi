@@ -110,6 +110,52 @@ class AlterPartitionReassignmentsResponseDict(TypedDict, total=False):
     error_message: str | None
     responses: Sequence[AlterPartitionReassignmentsResponseResponsesDict]
 
+class AlterReplicaLogDirsRequestTopics:
+    name: str
+    partitions: tuple[int, ...]
+
+class AlterReplicaLogDirsRequestDirs:
+    path: str
+    topics: tuple[AlterReplicaLogDirsRequestTopics, ...]
+
+class AlterReplicaLogDirsRequest:
+    dirs: tuple[AlterReplicaLogDirsRequestDirs, ...]
+
+class AlterReplicaLogDirsRequestTopicsDict(TypedDict, total=False):
+    name: str
+    partitions: Sequence[int]
+
+class AlterReplicaLogDirsRequestDirsDict(TypedDict, total=False):
+    path: str
+    topics: Sequence[AlterReplicaLogDirsRequestTopicsDict]
+
+class AlterReplicaLogDirsRequestDict(TypedDict, total=False):
+    dirs: Sequence[AlterReplicaLogDirsRequestDirsDict]
+
+class AlterReplicaLogDirsResponsePartitions:
+    partition_index: int
+    error_code: int
+
+class AlterReplicaLogDirsResponseResults:
+    topic_name: str
+    partitions: tuple[AlterReplicaLogDirsResponsePartitions, ...]
+
+class AlterReplicaLogDirsResponse:
+    throttle_time: int
+    results: tuple[AlterReplicaLogDirsResponseResults, ...]
+
+class AlterReplicaLogDirsResponsePartitionsDict(TypedDict, total=False):
+    partition_index: int
+    error_code: int
+
+class AlterReplicaLogDirsResponseResultsDict(TypedDict, total=False):
+    topic_name: str
+    partitions: Sequence[AlterReplicaLogDirsResponsePartitionsDict]
+
+class AlterReplicaLogDirsResponseDict(TypedDict, total=False):
+    throttle_time: int
+    results: Sequence[AlterReplicaLogDirsResponseResultsDict]
+
 class DescribeQuorumRequestPartitions:
     partition_index: int
 
@@ -337,6 +383,24 @@ class UpdateFeaturesResponseDict(TypedDict, total=False):
     error_code: int
     error_message: str | None
     results: Sequence[UpdateFeaturesResponseResultsDict]
+
+class EnvelopeRequest:
+    request_data: bytes
+    request_principal: bytes | None
+    client_host_address: bytes
+
+class EnvelopeRequestDict(TypedDict, total=False):
+    request_data: bytes
+    request_principal: bytes | None
+    client_host_address: bytes
+
+class EnvelopeResponse:
+    response_data: bytes | None
+    error_code: int
+
+class EnvelopeResponseDict(TypedDict, total=False):
+    response_data: bytes | None
+    error_code: int
 
 class FetchSnapshotRequestSnapshotId:
     end_offset: int

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from cordwood.clock import Clock, SystemClock
 from cordwood.errors import ConfigError
+from cordwood.log.beside.job_traces import JobTracer
 from cordwood.spark.source.group_progress import GroupProgress
 from cordwood.spark.source.log_extent import offset_behind, size_between
 from cordwood.spark.source.opened_source import OpenedSource, open_source
@@ -42,11 +43,13 @@ class StreamDriver:
         source: OpenedSource,
         clock: Clock,
         progress: GroupProgress | None,
+        tracer: JobTracer | None = None,
     ) -> None:
         self._options = options
         self._source = source
         self._clock = clock
         self._progress = progress
+        self._tracer = tracer
         self._loss = LossPolicy(options.fails_on_data_loss)
         self._initial: StreamOffset | None = None
         self._frozen: Surveyed | None = None
@@ -61,9 +64,17 @@ class StreamDriver:
             if not source.directories:
                 raise ConfigError("group", options.group, "an archive has no group offsets")
             progress = GroupProgress(options.group, source.directories)
-        return cls(options, source, SystemClock(), progress)
+        tracer: JobTracer | None = None
+        if source.directories:
+            tracer = JobTracer(
+                source.directories[0], kind="stream", subject=options.topics.in_words
+            )
+            tracer.start()
+        return cls(options, source, SystemClock(), progress, tracer)
 
     def close(self) -> None:
+        if self._tracer is not None:
+            self._tracer.end()
         if self._progress is not None:
             self._progress.close()
         self._source.close()
@@ -277,12 +288,19 @@ class StreamDriver:
 
     def note_done(self, end: StreamOffset) -> None:
         """Note that all records before `end` were processed; commit that to the option `group`."""
+        if self._tracer is not None:
+            read = ((t, number, at) for (t, number), at in sorted(end.positions.items()))
+            self._tracer.note("reading", positions=read)
         if self._progress is not None:
             self._progress.commit(end.positions)
 
     def _finish_if_frozen(self) -> None:
         """Close the source. The query's process may end right after this call."""
-        if self._frozen is not None and self._progress is not None:
+        if self._frozen is None:
+            return
+        if self._tracer is not None:
+            self._tracer.end()
+        if self._progress is not None:
             self._progress.flush()
 
 

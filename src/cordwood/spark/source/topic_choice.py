@@ -41,6 +41,13 @@ class TopicChoice:
         """The topics that must exist, because the options name them."""
         return self.names | {topic for topic, _ in self.assigned}
 
+    @property
+    def in_words(self) -> str:
+        """For people."""
+        if self.pattern is not None:
+            return f"topics that match {self.pattern.pattern}"
+        return ", ".join(sorted(self.named_topics))
+
 
 def parse_choice(given: Mapping[str, str]) -> TopicChoice:
     """The choice in the options; `given` holds those of `CHOICES` that are set."""

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import cordwood
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.observing.health import HealthChecks
 from cordwood.broker.observing.metrics import BrokerMetrics
 from cordwood.broker.observing.observed_broker import (
     ClusterFacts,
@@ -264,20 +265,33 @@ def test_quotas_and_the_audit_log_are_counted_with_few_labels(store: Store) -> N
     assert value(samples, "cordwood_audit_events_left_out_total") == 3
 
 
-def test_a_member_of_a_cluster_counts_its_partitions_with_kafkas_words(store: Store) -> None:
-    facts = ClusterFacts(
-        partitions=9,
-        leaders=4,
-        under_replicated=2,
-        under_min_isr=1,
-        offline=3,
-        stopped=5,
-        is_fenced=True,
-        isr_shrinks=7,
-        isr_expands=6,
-    )
+FACTS = ClusterFacts(
+    partitions=9,
+    leaders=4,
+    under_replicated=2,
+    under_min_isr=1,
+    offline=3,
+    stopped=5,
+    is_fenced=True,
+    isr_shrinks=7,
+    isr_expands=6,
+)
 
-    samples = scrape(replace(observed(store), cluster=lambda: facts))
+
+def test_a_member_is_ready_only_while_the_controllers_let_it_lead(store: Store) -> None:
+    alone = observed(store)
+    led = replace(FACTS, is_fenced=False)
+
+    fenced = HealthChecks(replace(alone, cluster=lambda: FACTS)).readiness()
+    unfenced = HealthChecks(replace(alone, cluster=lambda: led)).readiness()
+
+    [problem] = set(fenced.problems) - set(unfenced.problems)
+    assert problem == "the controllers of the cluster do not let this broker lead"
+    assert any("5 replicas stopped" in warning for warning in unfenced.warnings)
+
+
+def test_a_member_of_a_cluster_counts_its_partitions_with_kafkas_words(store: Store) -> None:
+    samples = scrape(replace(observed(store), cluster=lambda: FACTS))
 
     assert {name: value(samples, f"cordwood_{name}") for name in (
         "partition_count", "leader_count", "under_replicated_partitions",

@@ -91,6 +91,16 @@ def test_a_session_tells_only_news(sessions: FetchSessions) -> None:
     assert last.answer_with([answered(0), answered(1, high_watermark=6)]) == []
 
 
+def test_the_name_of_a_nearer_replica_is_news(sessions: FetchSessions) -> None:
+    session_id = begin(sessions, 0, 1)
+    go_on(sessions, session_id, 1).answer_with([answered(0), answered(1)])
+
+    sent_away = answered(1)._replace(preferred_replica=2)
+    told = go_on(sessions, session_id, 2).answer_with([answered(0), sent_away])
+
+    assert told == [sent_away]
+
+
 def test_the_first_answer_of_a_session_tells_everything(sessions: FetchSessions) -> None:
     use = sessions.use(request(0, 0, wanted(0)), by_topic_id=False)
 

@@ -136,3 +136,17 @@ def test_a_terminal_is_asked_twice_and_shows_nothing(
             "err": True,
         }
     ]
+
+
+def test_users_of_a_cluster_are_not_changed_in_a_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cluster-member").write_text("")
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=x\n")
+    command = CommandLine(capsys, monkeypatch, str(tmp_path))
+
+    refused = command("users", "add", "alice", "--password-stdin", stdin=b"secret")
+
+    assert refused.code != 0
+    assert "belongs to a broker of a cluster" in refused.err
+    assert not (tmp_path / "cordwood-security").exists()

@@ -128,6 +128,20 @@ def test_a_follower_adopts_the_start_of_the_leader(bench: ReplicationBench) -> N
     assert bench.log.state.start == 1
 
 
+def test_a_follower_whose_leader_starts_inside_of_a_batch_behind_it_starts_with_that_batch(
+    bench: ReplicationBench,
+) -> None:
+    bench.follow()
+    bench.answer_fetch(data=placed(0, b"a") + placed(1, b"b"), high_watermark=Offset(1))
+    answer = {"data": placed(1, b"x", b"y", b"z"), "high_watermark": Offset(4)}
+
+    bench.answer_fetch(**answer, log_start=Offset(2))
+    assert (bench.position.offset, bench.position.last_epoch) == (2, -1)
+    bench.answer_fetch(**answer, log_start=Offset(2))
+
+    assert (bench.log.state.start, bench.log.high_watermark, bench.position.offset) == (2, 4, 4)
+
+
 def test_an_error_is_tried_again_after_a_while(bench: ReplicationBench) -> None:
     bench.follow()
 

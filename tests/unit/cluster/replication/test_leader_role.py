@@ -283,6 +283,17 @@ def test_a_change_without_an_answer_is_asked_again(bench: ReplicationBench) -> N
     assert bench.asked[0][0] is change
 
 
+def test_a_change_that_changed_nothing_leaves_nothing_pending(bench: ReplicationBench) -> None:
+    bench.lead(in_sync=(1,))
+    bench.fetch_from(2, 0)
+
+    bench.answer_isr(IsrAnswer.MADE, in_sync=(1, 2), partition_epoch=10)
+
+    assert bench.replica.leader is not None
+    assert bench.replica.leader.isr.pending is None
+    assert bench.replica.leader.isr.committed == {1, 2}
+
+
 def test_an_answer_that_an_image_has_overtaken_changes_nothing(bench: ReplicationBench) -> None:
     bench.lead(in_sync=(1,))
     bench.fetch_from(2, 0)

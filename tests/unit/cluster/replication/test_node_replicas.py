@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -50,6 +51,34 @@ def test_appends_end_with_the_image_whatever_the_disk_does(bench: ReplicationBen
     assert bench.replica.leader is None
     bench.run_jobs()
     assert bench.replica.leader is not None
+
+
+def test_a_leader_whose_disk_is_full_leads_once_there_is_room(bench: ReplicationBench) -> None:
+    full = OSError(errno.ENOSPC, "no space")
+    bench.fs.fail_next("create", full, path_ends="leader-epoch-checkpoint.tmp")
+
+    bench.lead(4)
+    led_at_first = bench.replica.leader
+    bench.scheduler.advance(0.1)
+
+    assert led_at_first is None
+    assert bench.replica.leader is not None
+    assert bench.replica.leader.epoch == 4
+    assert bench.reasons == []
+
+
+def test_a_leader_whose_disk_is_full_does_not_lead_in_an_epoch_that_is_over(
+    bench: ReplicationBench,
+) -> None:
+    full = OSError(errno.ENOSPC, "no space")
+    bench.fs.fail_next("create", full, path_ends="leader-epoch-checkpoint.tmp")
+    bench.lead(4)
+
+    bench.follow(5)
+    bench.scheduler.advance(0.1)
+
+    assert bench.replica.leader is None
+    assert bench.replica.follower is not None
 
 
 def test_a_leadership_that_was_overtaken_before_it_began_never_begins(

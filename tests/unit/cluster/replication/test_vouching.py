@@ -86,3 +86,21 @@ def test_damage_is_remembered_over_restarts_until_the_replica_is_filled_again() 
 
     assert again.replica.damaged_from is None
     assert vouched_epoch(7, [again], was_orderly=True) == 7
+
+
+def test_all_directories_must_have_the_same_epoch() -> None:
+    fs = SimulatedFileSystem()
+    for path in ("/one", "/two", "/new"):
+        fs.make_directory(path)
+    BrokerEpochFile(fs, "/one", "/two").save(42)
+
+    assert BrokerEpochFile(fs, "/one", "/two").read() == 42
+    assert BrokerEpochFile(fs, "/one", "/two", "/new").read() == -1
+    BrokerEpochFile(fs, "/two").save(43)
+    assert BrokerEpochFile(fs, "/one", "/two").read() == -1
+
+
+def test_a_broker_without_all_its_replicas_vouches_for_nothing() -> None:
+    _, log = new_log(SimulatedFileSystem(), role=AMONG_OTHERS)
+
+    assert vouched_epoch(7, [log], was_orderly=True, is_complete=False) == -1

@@ -355,14 +355,31 @@ def test_a_replica_that_starts_inside_of_a_batch_starts_with_that_batch() -> Non
     log.replica.raise_high_watermark(Offset(10))
 
     assert (log.state.start, log.end_offset) == (8, 10)
-    assert log.replica.adopt_start(Offset(9)) == 9
+    assert log.replica.adopt_start(Offset(9), leader_epoch=epoch(1)) == 9
 
 
-def test_a_replica_deletes_what_its_leader_deleted_as_far_as_it_is_committed() -> None:
-    log = filled_leader(4)
-    log.replica.raise_high_watermark(Offset(2))
+def test_a_start_that_a_replica_adopts_takes_the_high_watermark_with_it() -> None:
+    _, log = replica()
+    log.replica.follow(epoch(1))
+    for offset in range(4):
+        log.replica.append(placed(offset, b"a"), leader_epoch=epoch(1))
+    log.replica.raise_high_watermark(Offset(1))
 
-    assert log.replica.adopt_start(Offset(3)) == 2
+    start = log.replica.adopt_start(Offset(3), leader_epoch=epoch(1))
+
+    assert (start, log.state.start, log.high_watermark) == (3, 3, 3)
+
+
+def test_a_replica_adopts_no_start_of_an_earlier_leader() -> None:
+    _, log = replica()
+    log.replica.follow(epoch(1))
+    log.replica.append(placed(0, b"a"), leader_epoch=epoch(1))
+    log.replica.follow(epoch(2))
+
+    with pytest.raises(RoleChangedError):
+        log.replica.adopt_start(Offset(1), leader_epoch=epoch(1))
+
+    assert (log.state.start, log.high_watermark) == (0, 0)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -35,3 +35,18 @@ def test_what_only_one_replica_would_get_is_refused(tmp_path: Path) -> None:
             store.publish("job", 1, {("orders", 0): [(None, b"x")]})
         with pytest.raises(ReplicatedLogError, match="truncate"):
             log.truncation.truncate_to(0)
+
+
+def test_a_directory_that_cannot_be_marked_stays_offline_if_there_are_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    bad.write_text("no directory")
+
+    with open_writer([str(bad), str(good)], defaults=TopicConfig(), role=AMONG_OTHERS) as store:
+        assert store.directories.paths == [str(good)]
+        assert not store.directories.are_all_usable
+
+    assert f"{bad} cannot be marked" in caplog.text
+    with pytest.raises(OSError, match="File exists"):
+        open_writer([str(bad)], defaults=TopicConfig(), role=AMONG_OTHERS)

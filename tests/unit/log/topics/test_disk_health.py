@@ -217,3 +217,15 @@ def test_a_disk_that_fails_while_its_room_is_noted_stays_offline(
     health.note_room(is_short=False, free_bytes_min=7)
 
     assert health.failure is not None
+
+
+def test_whoever_watches_a_disk_hears_once_that_it_failed() -> None:
+    health = DiskHealth("/data")
+    heard: list[OSError] = []
+    health.when_failed = heard.append
+
+    health.note_failure(OSError(errno.ENOSPC, "full"))
+    health.note_failure(OSError(errno.EIO, "broken"))
+    health.note_failure(OSError(errno.EIO, "broken again"))
+
+    assert [error.errno for error in heard] == [errno.EIO]

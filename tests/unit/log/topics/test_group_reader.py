@@ -19,7 +19,7 @@ from cordwood.errors import (
     UnknownTopicError,
 )
 from cordwood.log.store.store import Store
-from cordwood.log.topics import group_reader
+from cordwood.log.topics import group_session
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
@@ -156,7 +156,7 @@ def test_markers_and_aborted_records_are_passed_and_committed(store: Store) -> N
 def test_gaps_that_compaction_left_are_passed_however_long_they_are(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_reader, "_TURN_OFFSETS_MAX", 2)
+    monkeypatch.setattr(group_session, "TURN_OFFSETS_MAX", 2)
     topic = store.create_topic("orders", config={"cleanup.policy": "compact"})
     topic.append_many([(b"same", b"%d" % n) for n in range(9)])
     store.compact("orders", force=True)
@@ -334,6 +334,33 @@ def test_threads_handle_every_record_of_a_topic_once_while_readers_come_and_go(
         assert sorted(seen) == list(range(count))
 
 
+def test_a_reader_that_waits_for_a_partition_goes_on_with_all_that_it_holds(store: Store) -> None:
+    topic = fill(store, partitions=2, count=4)
+    group = store.group("g")
+    slow, quick = group.reader("orders"), group.reader("orders", idle_timeout_ms=0)
+    with slow, quick:
+        held_up = iter(slow)
+        assert next(held_up).partition == 0
+        assert [r.partition for r in quick] == [1, 1]
+        store.alter_topic("orders", partitions=5)
+        topic.append_many([(None, b"x")] * 3, partition=1)
+        for number in range(2, 5):
+            topic.append_many([(None, b"x")] * 3, partition=number)
+        members = store._group_readers.members
+        (sharing,) = members._sharings.values()
+        first = next(iter(quick))  # takes its share of the new partitions
+        awaited = next(n for n in range(5) if n not in quick.partitions and n != 0)
+        members.take(slow._session._membership, awaited)  # slow has it now, and is busy
+        sharing.wanted = {n: 2 if n == awaited else who for n, who in sharing.wanted.items()}
+        sharing.round += 1
+
+        got = [first.partition, *(r.partition for r in quick)]
+
+        assert awaited not in got
+        assert sorted(set(got)) == quick.partitions
+        assert len(got) == 3 * len(quick.partitions)
+
+
 def test_groups_do_not_share(store: Store) -> None:
     fill(store, partitions=2)
     with (
@@ -452,6 +479,12 @@ def test_wrong_arguments_and_read_only_stores_are_refused(tmp_path: Path) -> Non
             group.reader("orders", commit_interval_ms=-1)
         with pytest.raises(ConfigError, match="idle_timeout_ms = -1"):
             group.reader("orders", idle_timeout_ms=-1)
+        with pytest.raises(ConfigError, match="idle_timeout_ms = soon"):
+            group.reader("orders", idle_timeout_ms="soon")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="must be str, not bytes"):
+            store.group(b"g")  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="has 40000 bytes"):
+            store.group("x" * 40_000)
         with (
             cordwood.open(tmp_path, read_only=True) as beside,
             pytest.raises(ReadOnlyError, match="read as group 'g'"),

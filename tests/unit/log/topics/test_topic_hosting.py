@@ -160,3 +160,50 @@ def test_a_topic_is_removed_only_by_its_own_id() -> None:
 
         store.hosting.unhost("orders", ID)
         assert store.registry.find("orders") is None
+
+
+def open_two(fs: SimulatedFileSystem) -> Store:
+    return open_store(fs, directories=(DATA, "/other"), role=AMONG_OTHERS)
+
+
+def test_a_partition_whose_directory_was_replaced_is_gone_and_can_be_made_anew() -> None:
+    fs = SimulatedFileSystem()
+    with open_two(fs) as store:
+        store.hosting.host(hosted(0, 1, count=2))
+        for number in range(2):
+            write(store, number)
+        assert not store.hosting.missing()
+        lost = next(n for n in range(2) if fs.exists(f"/other/orders-{n}"))
+    fs.remove_tree("/other")
+
+    with open_two(fs) as store:
+        assert store.hosting.missing() == [("orders", lost)]
+        assert store.hosting.is_gone("orders", lost)
+        assert not store.hosting.is_gone("orders", 1 - lost)
+        wanted = hosted(0, 1, count=2)
+        store.hosting.host(wanted)  # what is lost does not come back by itself
+        assert store.hosting.is_gone("orders", lost)
+
+        topic = store.hosting.host_again(wanted, lost)
+
+        assert topic.partition(lost).end_offset == 0
+        assert topic.partition(1 - lost).end_offset == 1
+        assert not store.hosting.missing()
+        write(store, lost, epoch=2)
+    with open_two(fs) as store:
+        assert store.topic("orders").partition(lost).end_offset == 1
+
+
+def test_a_partition_in_a_directory_that_is_offline_is_not_gone() -> None:
+    fs = SimulatedFileSystem()
+    with open_two(fs) as store:
+        store.hosting.host(hosted(0, 1, count=2))
+        for number in range(2):
+            write(store, number)
+        lost = next(n for n in range(2) if fs.exists(f"/other/orders-{n}"))
+    fs.remove("/other/meta.properties")
+    fs.make_directory("/other/meta.properties")
+
+    with open_two(fs) as store:
+        assert store.hosting.missing() == [("orders", lost)]
+        assert not store.hosting.is_gone("orders", lost)

@@ -69,6 +69,54 @@ def test_following_ends_when_nothing_comes_and_when_the_store_is_closed(tmp_path
     assert not thread.is_alive()
 
 
+def test_a_partition_that_grows_while_it_is_followed_does_not_keep_the_others_waiting(
+    tmp_path: Path,
+) -> None:
+    with cordwood.open(tmp_path) as store:
+        topic = store.create_topic("t", partitions=2, config={"durability": "os"})
+        topic.append(b"0", partition=0)
+        topic.append(b"1", partition=1)
+        partitions = []
+        for record in topic.follow("start"):
+            partitions.append(record.partition)
+            if len(partitions) == 6:
+                break
+            if record.partition == 0:
+                topic.append(b"more", partition=0)  # it always has one more
+
+        assert partitions == [0, 1, 0, 0, 0, 0]
+
+
+def test_following_sees_partitions_that_are_added_and_ends_when_the_topic_is_deleted(
+    tmp_path: Path,
+) -> None:
+    with cordwood.open(tmp_path) as store:
+        topic = store.create_topic("t")
+        records = topic.follow()
+        store.alter_topic("t", partitions=3)
+        topic.append(b"new", partition=2)
+
+        assert next(records).value == b"new"
+        with pytest.raises(UnknownPartitionError):
+            topic.follow({3: 0})
+        with pytest.raises(ValueError, match="isolation"):
+            topic.follow(isolation="dirty")  # type: ignore[arg-type]
+        store.delete_topic("t")
+        assert list(records) == []
+
+
+def test_a_follower_in_the_middle_of_a_log_ends_when_the_store_is_closed(tmp_path: Path) -> None:
+    store = cordwood.open(tmp_path)
+    topic = store.create_topic("t", config={"durability": "os"})
+    for _ in range(50):
+        topic.append_many([(None, bytes(1000)) for _ in range(1000)])
+    for records in (topic.follow("start"), topic[0].follow(0)):
+        next(records)
+    store.close()
+
+    assert len(list(records)) < 50_000
+
+
 def test_a_store_is_a_mapping_of_topics(tmp_path: Path) -> None:
     with cordwood.open(tmp_path) as store:
         topic = store.create_topic("orders", partitions=2)

@@ -28,10 +28,10 @@ from cordwood.broker.groups.consumer.member_admission import find_leaving, find_
 from cordwood.broker.groups.consumer.member_timers import MemberTimers
 from cordwood.broker.groups.consumer.reconciliation import reconcile
 from cordwood.broker.groups.consumer.target_assignments import TargetAssignments, preferred_assignor
-from cordwood.broker.groups.consumer.topic_pattern_syntax import InvalidPatternError
 from cordwood.broker.groups.consumer.topic_subscriptions import TopicDirectory
 from cordwood.broker.groups.journal.group_journal import GroupJournal
 from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.patterns.topic_pattern_syntax import InvalidPatternError
 from cordwood.clock import Clock
 from cordwood.format.groups.consumer_group_records import MemberValue
 from cordwood.log.topics.committed_offsets import GroupRecord

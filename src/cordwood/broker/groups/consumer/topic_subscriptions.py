@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from cordwood.broker.cluster_view import ClusterView
-from cordwood.broker.groups.consumer.topic_pattern import TopicPattern
-from cordwood.broker.groups.consumer.topic_pattern_syntax import InvalidPatternError
+from cordwood.broker.patterns.topic_pattern import TopicPattern
+from cordwood.broker.patterns.topic_pattern_syntax import InvalidPatternError
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.groups.consumer_group_records import MemberValue
 

@@ -7,12 +7,12 @@ import logging
 import pytest
 
 from cordwood.broker.cluster_view import SoleBroker
-from cordwood.broker.groups.consumer.topic_pattern_syntax import InvalidPatternError
 from cordwood.broker.groups.consumer.topic_subscriptions import (
     TopicShape,
     TopicSubscriptions,
     ViewTopics,
 )
+from cordwood.broker.patterns.topic_pattern_syntax import InvalidPatternError
 from cordwood.format.groups.consumer_group_records import MemberValue
 from fakes.handler_calls import IDENTITY
 from fakes.listed_topics import ListedTopics

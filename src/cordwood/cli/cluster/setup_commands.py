@@ -1,4 +1,4 @@
-"""``cordwood cluster``: sets up the nodes of a cluster."""
+"""``cordwood cluster join``, ``format`` and ``controllers``: set up the nodes of a cluster."""
 
 import os
 import shlex
@@ -7,11 +7,10 @@ from typing import Annotated, Final
 import typer
 
 from cordwood.cli.failures import UsageError
-from cordwood.cli.options import JsonOption
+from cordwood.cli.options import AtOption, DryRunOption, JsonOption
 from cordwood.cli.render import Column, output_for
 from cordwood.cli.terminal import say
-
-cluster_app = typer.Typer(help="Set up the nodes of a cluster.", no_args_is_help=True)
+from cordwood.errors import LogError
 
 _DIRECTORY_COLUMNS: Final = (
     Column(name="directory", is_whole=True),
@@ -30,21 +29,93 @@ ClusterIdOption = Annotated[
 ]
 
 
-@cluster_app.callback()
-def cluster() -> None:
-    """Set up the nodes of a cluster."""
+DirectoriesOption = Annotated[
+    list[str],
+    typer.Option("--dir", metavar="DIR", help="A data directory of the broker; repeatable."),
+]
+NodeIdOption = Annotated[
+    int,
+    typer.Option("--node-id", min=0, max=_NODE_ID_MAX, help="The broker's node.id."),
+]
 
 
-@cluster_app.command("format")
+def join(
+    directories: DirectoriesOption,
+    node_id: NodeIdOption,
+    *,
+    at: AtOption = None,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Format the data directory of a new broker for the cluster at --at, and show how to start it.
+
+    Checks first that the cluster takes it: that no other broker has the id, and that this version
+    supports every feature that the cluster has. The new broker gets no partitions by itself: move
+    some with `cordwood cluster reassign`.
+
+    \b
+    Examples:
+      cordwood cluster join --dir /data/4 --node-id 4 --at localhost:9092
+      cordwood cluster join --dir /data/4 --node-id 4 --at localhost:9092 --dry-run
+    """
+    from cordwood.cli.at.cluster_access import open_cluster
+    from cordwood.clock import SystemClock
+    from cordwood.cluster.operating.joining import checked_features, checked_node_id
+    from cordwood.log.topics.directory_format import check_directories, format_directories
+    from cordwood.storage.files import RealFileSystem
+
+    paths = [os.path.abspath(path) for path in dict.fromkeys(directories)]
+    fs = RealFileSystem()
+    with open_cluster(at) as access:
+        if not access.operations.has_controllers:
+            raise LogError(
+                f"the broker at {at} is alone: it has no controllers. Set up a cluster first: "
+                "`cordwood cluster controllers --help`"
+            )
+        picture = access.picture()
+        checked_features(access.operations.features().finalized)
+        cluster_id = picture.cluster_id
+        is_known = check_directories(fs, paths, node_id=node_id, cluster_id=cluster_id)
+        checked_node_id(picture, node_id, is_own=is_known)
+    quorum = picture.quorum
+    if quorum is None:
+        raise LogError(picture.quorum_problem or "the controllers do not answer")
+    controllers = ",".join(each.address for each in quorum.voters if each.address is not None)
+    if not dry_run:
+        format_directories(fs, paths, node_id=node_id, cluster_id=cluster_id, clock=SystemClock())
+    keys = {
+        "process.roles": "broker",
+        "node.id": str(node_id),
+        "controller.quorum.bootstrap.servers": controllers or "HOST:PORT",
+        "controller.listener.names": "CONTROLLER",
+    }
+    command = shlex.join(
+        [
+            "cordwood",
+            "serve",
+            *(word for path in paths for word in ("--dir", path)),
+            *(f"--set={key}={value}" for key, value in keys.items()),
+        ]
+    )
+    if as_json:
+        row = {
+            "cluster_id": cluster_id,
+            "node_id": node_id,
+            "directories": paths,
+            "is_formatted": not dry_run or is_known,
+            "settings": keys,
+            "command": command,
+        }
+        output_for(as_json=True).facts((), row)
+        return
+    verb = "would be formatted" if dry_run else "is formatted"
+    say(f"{', '.join(paths)} {verb} for node {node_id} of cluster {cluster_id}. Start it with:")
+    print(command)
+
+
 def format_broker(
-    directories: Annotated[
-        list[str],
-        typer.Option("--dir", metavar="DIR", help="A data directory of the broker; repeatable."),
-    ],
-    node_id: Annotated[
-        int,
-        typer.Option("--node-id", min=0, max=_NODE_ID_MAX, help="The broker's node.id."),
-    ],
+    directories: DirectoriesOption,
+    node_id: NodeIdOption,
     *,
     cluster_id: ClusterIdOption = None,
     as_json: JsonOption = False,
@@ -92,7 +163,6 @@ def format_broker(
     output_for(as_json=as_json).table(_DIRECTORY_COLUMNS, rows)
 
 
-@cluster_app.command("controllers")
 def set_up_controllers(
     controllers: Annotated[
         list[str],

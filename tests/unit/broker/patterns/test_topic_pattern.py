@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.broker.groups.consumer.topic_pattern import TopicPattern
-from cordwood.broker.groups.consumer.topic_pattern_syntax import InvalidPatternError
+from cordwood.broker.patterns.topic_pattern import TopicPattern
+from cordwood.broker.patterns.topic_pattern_syntax import InvalidPatternError
 
 NAMES = (
     "a", "A", "b", "ab", "aa", "aaa", "aaaa", "ba", "orders", "orders-1", "orders-22", "Orders",

@@ -8,7 +8,7 @@ the set of steps that a match may be at. Each set is cached with its successor f
 
 from typing import Final
 
-from cordwood.broker.groups.consumer.topic_pattern_syntax import (
+from cordwood.broker.patterns.topic_pattern_syntax import (
     WORD_CHARS,
     At,
     Choice,

@@ -1,0 +1,1 @@
+"""Metrics that clients send (KIP-714): subscriptions, clients, OTLP, and what is shown."""

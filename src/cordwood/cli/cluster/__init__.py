@@ -1,0 +1,1 @@
+"""``cordwood cluster``: sets up a cluster, shows it and moves its partitions."""

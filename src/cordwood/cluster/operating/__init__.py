@@ -1,0 +1,1 @@
+"""What an operator sees of a cluster and plans for it. Values and decisions only."""
