@@ -111,8 +111,9 @@ class LocalJoining:
         except OSError as error:
             logger.error("the keeper cannot be told that this process is ready: %s", error)
 
-    def disk_failed(self, _directory: UUID, error: CordwoodError, *, is_last: bool) -> None:
+    def disk_failed(self, directory_id: UUID, error: CordwoodError, *, is_last: bool) -> None:
         """A log failed: end, and let the next life open what the disk has. Any thread."""
+        logger.error("data directory %s failed (the last one: %s)", directory_id, is_last)
         self._loop.call_soon(lambda: self._when_failed(error))
 
     def leave(self, when_left: Callable[[], None]) -> None:
