@@ -36,6 +36,7 @@ SUITES = (
     "hostile",
     "security",
     "transactions",
+    "processes",
     "spark",
 )  # modules in this package, each with a function `row_makers`
 ALL = "all"
