@@ -479,3 +479,51 @@ def test_a_process_that_is_asked_to_end_is_started_again(served: ServedProcesses
 
     assert produce(served.addresses[1], "t", range(40)) == set(range(40))
     assert served.stop() == 0
+
+
+def test_processes_with_tls_and_users_let_in_whom_the_keeper_knows(tmp_path: Path) -> None:
+    served = ServedProcesses(tmp_path / "data", None)
+    served.arguments = ("--processes", "2", "--secure")
+    with served:
+        folder = tmp_path / "data" / "security"
+        admin: dict[str, Any] = {
+            "bootstrap.servers": served.addresses[1],
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(folder / "ca.pem"),
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "admin",
+            "sasl.password": (folder / "admin.password").read_text().strip(),
+        }
+        client = AdminClient(admin)
+        client.create_topics([NewTopic("orders", PARTITIONS)])["orders"].result(TIMEOUT_S)
+        added = UserScramCredentialUpsertion(
+            "anna", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"secret-of-anna"
+        )
+        client.alter_user_scram_credentials([added])["anna"].result(TIMEOUT_S)
+        anna = {**admin, "sasl.username": "anna", "sasl.password": "secret-of-anna"}
+
+        for address in served.addresses:
+            assert produce(address, "orders", range(20), **_without_address(admin)) == set(
+                range(20)
+            )
+            refused = produce(address, "orders", range(4), **_without_address(anna), **_BRIEF)
+            assert refused == set()
+        rule = AclBinding(
+            ResourceType.TOPIC,
+            "orders",
+            ResourcePatternType.LITERAL,
+            "User:anna",
+            "*",
+            AclOperation.WRITE,
+            AclPermissionType.ALLOW,
+        )
+        client.create_acls([rule])[rule].result(TIMEOUT_S)
+        for address in served.addresses:
+            assert produce(address, "orders", range(20), **_without_address(anna)) == set(range(20))
+
+
+_BRIEF = {"message.timeout.ms": 3_000}
+
+
+def _without_address(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != "bootstrap.servers"}
