@@ -37,6 +37,7 @@ SUITES = (
     "security",
     "transactions",
     "cluster",
+    "processes",
     "spark",
 )  # modules in this package, each with a function `row_makers`
 ALL = "all"

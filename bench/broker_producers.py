@@ -57,10 +57,12 @@ class Workload:
         noise = random.Random(size).randbytes(size * count)
         return [noise[at : at + size] for at in range(0, len(noise), size)]
 
-    def frames(self, topic: str, batch_bytes: int) -> list[ProduceFrame]:
+    def frames(self, topic: str, batch_bytes: int, partition: int = 0) -> list[ProduceFrame]:
         """Requests to send in turn, each with a full batch."""
         now_ms = time.time_ns() // 10**6
-        frames = produce_frames(topic, self.values(), batch_bytes=batch_bytes, now_ms=now_ms)
+        frames = produce_frames(
+            topic, self.values(), batch_bytes=batch_bytes, now_ms=now_ms, partition=partition
+        )
         # A shorter last batch would be sent repeatedly.
         return [frame for frame in frames if frame.records == frames[0].records]
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
@@ -88,9 +88,10 @@ class CordwoodServer(PeerProcess):
         tls: TlsFiles | None = None,
         settings: Mapping[str, str] | None = None,
         checkout: Path | None = None,
+        processes: int | None = None,
     ) -> None:
         self.name = name
-        self.port = free_port()
+        self.port = free_port(processes or 1)
         self.data_directory = directory / "data"
         self.tls = None if tls is None else tls.client
         where = ("--dir", str(self.data_directory), "--host", HOST, "--port", str(self.port))
@@ -98,6 +99,7 @@ class CordwoodServer(PeerProcess):
         if tls is not None:
             chosen |= {"listeners": f"SSL://{HOST}:{self.port}", **tls.server_properties}
         sets = [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
+        more = () if processes is None else ("--processes", str(processes))
         environment = {
             key: value
             for key, value in environment_of_an_installation().items()
@@ -108,7 +110,7 @@ class CordwoodServer(PeerProcess):
             environment["PYTHONPATH"] = str(checkout / "src")
             python = str(checkout / ".venv" / "bin" / "python")
         super().__init__(
-            [*command_prefix, python, "-m", "cordwood", "serve", *where, *sets],
+            [*command_prefix, python, "-m", "cordwood", "serve", *where, *sets, *more],
             directory,
             environment=environment,
         )
@@ -224,9 +226,14 @@ def is_running(server: BrokerServer) -> bool:
 
 
 def create_topic(
-    server: BrokerServer, durability: str, *, name: str | None = None, partitions: int = 1
+    server: BrokerServer,
+    durability: str,
+    *,
+    name: str | None = None,
+    partitions: int = 1,
+    is_awaited: bool = True,
 ) -> str:
-    """Create a topic and wait until its first partition is writable; return its name."""
+    """Create a topic and, with `is_awaited`, wait until its first partition is writable."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
@@ -239,7 +246,8 @@ def create_topic(
         config=dict(server.topic_config(durability)),
     )
     admin.create_topics([wanted])[topic].result(_START_TIMEOUT_S)
-    wait_for_topic(server.port, topic, server.tls)
+    if is_awaited:
+        wait_for_topic(server.port, topic, server.tls)
     return topic
 
 
@@ -270,11 +278,19 @@ def client_of(server: BrokerServer) -> dict[str, str | int | float | bool]:
     return {"bootstrap.servers": f"{HOST}:{server.port}", "log_level": 0, **secured}
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(count: int = 1) -> int:
+    """A port that is free, and so are the next ones, `count` in all."""
+    while True:
+        with ExitStack() as probes:
+            first = probes.enter_context(socket.socket())
+            first.bind((HOST, 0))
+            port: int = first.getsockname()[1]
+            try:
+                for number in range(1, count):
+                    probes.enter_context(socket.socket()).bind((HOST, port + number))
+            except (OSError, OverflowError):
+                continue
+            return port
 
 
 def remove_data(directory: Path) -> None:

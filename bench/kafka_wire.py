@@ -116,14 +116,17 @@ def api_versions_frame() -> bytes:
 
 
 def produce_frames(
-    topic: str, values: list[bytes], *, batch_bytes: int, now_ms: int
+    topic: str, values: list[bytes], *, batch_bytes: int, now_ms: int, partition: int = 0
 ) -> list[ProduceFrame]:
     """Requests for the values, each with one batch of at most `batch_bytes`."""
     style = BatchStyle(bytes_max=max(batch_bytes, 2 * len(values[0])))
     pairs = [(None, value) for value in values]
     built = build_batches(pairs, TimestampMs(now_ms), style, target_bytes=batch_bytes)
     return [
-        ProduceFrame(data=produce_frame(topic, bytes(batch.data)), records=batch.record_count)
+        ProduceFrame(
+            data=produce_frame(topic, bytes(batch.data), partition=partition),
+            records=batch.record_count,
+        )
         for batch in built
     ]
 

@@ -102,6 +102,7 @@ def fetch_all(
     max_bytes: int,
     tls: ClientTls | None = None,
     is_committed: bool = False,
+    partition: int = 0,
 ) -> int:
     """Fetch from offset 0 until `records` were received; return the bytes of their batches."""
     buffer = bytearray(max_bytes + _FIRST_BUFFER)
@@ -109,7 +110,13 @@ def fetch_all(
     with connect(port, tls) as connection:
         while offset < records:
             connection.sendall(
-                fetch_frame(topic, offset, max_bytes=max_bytes, is_committed=is_committed)
+                fetch_frame(
+                    topic,
+                    offset,
+                    max_bytes=max_bytes,
+                    is_committed=is_committed,
+                    partition=partition,
+                )
             )
             view = memoryview(buffer)
             _fill(connection, view[:4])
@@ -125,10 +132,12 @@ def fetch_all(
     return total_bytes
 
 
-def wait_for_topic(port: int, topic: str, tls: ClientTls | None = None) -> None:
+def wait_for_topic(
+    port: int, topic: str, tls: ClientTls | None = None, *, partition: int = 0
+) -> None:
     """Wait until the partition has its leader, a moment after its creation is acknowledged."""
     deadline = time.monotonic() + _PATIENCE_S
-    request = fetch_frame(topic, 0, max_bytes=KIB, max_wait_ms=0)
+    request = fetch_frame(topic, 0, max_bytes=KIB, max_wait_ms=0, partition=partition)
     while error := fetch_error(ask(port, request, tls), topic):
         if time.monotonic() > deadline:
             raise AnswerError(f"{topic} was not ready in {_PATIENCE_S:.0f} s: error {error}")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,11 +14,19 @@ TIMEOUT_S = 60.0
 
 
 class ServedProcess:
-    """A broker over `directory`. It keeps its port when it is started again."""
+    """A broker over `directory`. With `keeps_port` it has the same port when it starts again."""
 
-    def __init__(self, directory: Path, *settings: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *settings: str,
+        arguments: Sequence[str] = (),
+        keeps_port: bool = True,
+    ) -> None:
         self.directory = directory
         self._settings = settings
+        self.arguments = arguments
+        self._keeps_port = keeps_port
         self._port = 0
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -39,7 +48,8 @@ class ServedProcess:
         self._starts += 1
         reports = self.directory.with_name(f"{self.directory.name}-{self._starts}.log")
         command = [sys.executable, "-m", "cordwood", "serve", "--dir", str(self.directory)]
-        command += ["--port", str(self._port), "--log-format", "json"]
+        port = self._port if self._keeps_port else 0
+        command += ["--port", str(port), "--log-format", "json", *self.arguments]
         for setting in self._settings:
             command += ["--set", setting]
         environment = {

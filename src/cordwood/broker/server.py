@@ -10,13 +10,14 @@ So a slow disk or a busy partition delays produce and fetch requests, but no hea
 """
 
 import logging
+import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.cluster_view import ClusterView, SoleBroker
@@ -62,11 +63,12 @@ from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.security.access.access_event import AccessEvents
+from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_source import SecuritySource
 from cordwood.security.security_state import SecurityState
 
 if TYPE_CHECKING:
-    from cordwood.broker.cluster.cluster_joining import ClusterJoining
+    from cordwood.broker.cluster.cluster_assembly import MemberSurroundings
     from cordwood.broker.cluster.cluster_member import ClusterMember
     from cordwood.broker.cluster.cluster_security import ClusterSecurity
     from cordwood.broker.cluster.cluster_services import ClusterServices
@@ -80,6 +82,19 @@ logger = logging.getLogger(__name__)
 _STOP_S_MIN: Final = 0.5
 
 
+class Joining(Protocol):
+    """How a member joins the others, and leaves them."""
+
+    def start(self, member: "ClusterMember", accept: Callable[[], None]) -> None: ...
+
+    def leave(self, when_left: Callable[[], None]) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+MemberAssembly = Callable[["MemberSurroundings"], "tuple[Joining, ClusterMember, ClusterServices]"]
+
+
 class BrokerServer:
     """Serves one store. `start` and `stop` are for one thread, the owner's."""
 
@@ -91,15 +106,21 @@ class BrokerServer:
         security: SecurityConfig | None = None,
         owns_store: bool = False,
         cluster: ClusterConfig | None = None,
+        assemble: MemberAssembly | None = None,
+        listening: Mapping[str, socket.socket] | None = None,
         when_failed: Callable[[CordwoodError], None] = lambda _error: None,
     ) -> None:
         """With `cluster` it is a member of one; the store then has the role `AMONG_OTHERS`.
+
+        `assemble` makes it a member in another way. `listening` are sockets of listeners, by
+        name, that are bound already.
 
         `when_failed` is called, by another thread, if it cannot be a member any more.
         """
         self._cluster = cluster if cluster is not None and cluster.is_member else None
         self._when_failed = when_failed
-        self._joining: ClusterJoining | None = None
+        self._assemble = assemble
+        self._joining: Joining | None = None
         self.member: ClusterMember | None = None
         self.store = store
         self.config = config
@@ -188,6 +209,7 @@ class BrokerServer:
                 self._host,
                 self._handshakes,
                 self._rates,
+                None if listening is None else listening[listener.name],
             )
             for listener in self.security.listeners
         ]
@@ -204,8 +226,10 @@ class BrokerServer:
     def _open_security(self) -> SecuritySource:
         """The users, rules and quotas in force: those of the store, or of the cluster."""
         self._cluster_access: ClusterSecurity | None = None
+        self._own_security: SecurityFile | None = None
         if self._cluster is None:
-            return self.store.open_security()
+            self._own_security = self.store.open_security()
+            return self._own_security
         # Not at the top: a broker that is alone does not load it.
         from cordwood.broker.cluster.cluster_assembly import member_access
 
@@ -279,7 +303,7 @@ class BrokerServer:
             [acceptor.known_as for acceptor in self._acceptors],
         )
         view: ClusterView = SoleBroker(identity, self.store)
-        cluster = None if self._cluster is None else self._join(self._cluster)
+        cluster = self._join()
         if cluster is not None:
             view = cluster.member.view
         self.services = Services(
@@ -320,8 +344,11 @@ class BrokerServer:
         for acceptor in self._acceptors:
             logger.info("%s listens on %s:%d", acceptor.known_as.name, *acceptor.address)
 
-    def _join(self, config: ClusterConfig) -> "ClusterServices":
+    def _join(self) -> "ClusterServices | None":
         """Everything of a member of a cluster. It joins once the loops turn."""
+        assemble = self._assemble
+        if assemble is None and self._cluster is None:
+            return None
         # Not at the top: a broker that is alone does not load it.
         from cordwood.broker.cluster.cluster_assembly import (
             MemberSurroundings,
@@ -329,12 +356,14 @@ class BrokerServer:
             assemble_member,
         )
 
-        assert self._cluster_access is not None
-        assert self.security.peers is not None, "a member knows how to connect to others"
-        tls = MemberTls.of_config(self.security.peers)
-        self._peer_tls = tls.watched()
-        self._joining, self.member, services = assemble_member(
-            config,
+        tls: MemberTls | None = None
+        if assemble is None:
+            assert self._cluster is not None
+            assert self.security.peers is not None, "a member knows how to connect to others"
+            tls = MemberTls.of_config(self.security.peers)
+            self._peer_tls = tls.watched()
+            assemble = partial(assemble_member, self._cluster)
+        self._joining, self.member, services = assemble(
             MemberSurroundings(
                 store=self.store,
                 broker=self.config,
@@ -350,6 +379,7 @@ class BrokerServer:
                 when_failed=self._when_failed,
                 access=self._cluster_access,
                 tls=tls,
+                security_file=self._own_security,
             ),
         )
         self._table.cluster = self.member

@@ -23,6 +23,7 @@ LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 META_PROPERTIES: Final = "meta.properties"
 SECURITY_FOLDER: Final = "security"  # certificates and settings of `serve --secure`
+PROCESSES_FOLDER: Final = "remote-log-index-cache/cordwood-processes"  # Kafka ignores it, too
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 LOG_START: Final = "log-start-offset-checkpoint"

@@ -76,6 +76,22 @@ class SecurityFile:
                 self._report(wanted)
             return wanted
 
+    def encoded(self) -> bytes:
+        """The state and the secret, for another process of this node; it must stay secret.
+
+        A listener may call it.
+        """
+        return encode_security(SecurityDocument(self._state, self.secret))
+
+    def follow(self, encoded: bytes) -> None:
+        """Another process of this node has changed the file, which it owns: do as it says."""
+        document = decode_security(encoded)
+        with self._changing:
+            self.secret = document.secret
+            if document.state != self._state:
+                self._state = document.state
+                self._report(document.state)
+
     def _report(self, state: SecurityState) -> None:
         """Every listener learns of it, also if one of them fails: the change is durable."""
         failures: list[Exception] = []

@@ -10,6 +10,11 @@ solves both: a second attempt is refused before the file is opened.
 
 The file contains one line that names its owner, for the error message of the next process. It is
 removed on release, as Kafka removes its own.
+
+Several processes of one node share a directory by *slots*: each locks one byte of the file. A lock
+of the whole file excludes all slots, so nobody else gets the directory before the last process of
+the node has ended. The first of them, in slot 0, begins with the whole file and then narrows its
+lock.
 """
 
 import contextlib
@@ -101,8 +106,10 @@ class DirectoryLock:
     for others, and `release` can be repeated.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, slot: int | None = None) -> None:
+        """`slot` is the byte of the file that is locked; None: all of it."""
         self._path = path
+        self._slot = slot
         self._file = _Descriptor()
         self._holder = _Holder()
 
@@ -112,7 +119,7 @@ class DirectoryLock:
             holder = _holders.get(self._path)
             if holder is not None and holder.is_here:
                 raise DirectoryLockedError(directory, f"this process (pid {os.getpid()})")
-            _lock_file(self._file, directory, self._path, access)
+            _lock_file(self._file, directory, self._path, access, self._slot)
             _holders[self._path] = self._holder
 
     def describe_owner(self) -> None:
@@ -122,12 +129,28 @@ class DirectoryLock:
             os.ftruncate(self._file.fd, 0)
             os.pwrite(self._file.fd, _describe_this_process(), 0)
 
+    def narrow(self) -> None:
+        """Keep slot 0 alone of the whole file: other processes of this node may take theirs."""
+        fcntl.lockf(self._file.fd, fcntl.LOCK_UN, 0, 1)
+        self._slot = 0
+
+    def widen(self, directory: str) -> None:
+        """Lock the whole file again. Raises `DirectoryLockedError` while a slot is taken."""
+        try:
+            fcntl.lockf(self._file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _REFUSALS:
+                raise DirectoryLockedError(directory, "another process of this node") from error
+            raise
+        self._slot = None
+
     def release(self) -> None:
         """Release the lock; safe to repeat, also after an interrupt."""
         with _guard:
             is_holder = _holders.get(self._path) is self._holder and self._holder.is_here
+            is_whole = self._slot is None  # else other processes may hold other slots
             # Removed while the lock is held, so that the file of a next owner is never removed.
-            if is_holder and self._file and _is_still_named(self._file.fd, self._path):
+            if is_whole and is_holder and self._file and _is_still_named(self._file.fd, self._path):
                 with contextlib.suppress(OSError):
                     os.unlink(self._path)
             self._file.close()
@@ -139,12 +162,18 @@ class DirectoryLock:
             self.release()
 
 
-def lock_directory(directory: str, access: FileAccess = FileAccess.OWNER) -> DirectoryLock:
-    """Become the only writer of `directory`; `DirectoryLockedError` names the present one."""
-    lock = DirectoryLock(os.path.join(os.path.realpath(directory), LOCK))
+def lock_directory(
+    directory: str, access: FileAccess = FileAccess.OWNER, *, slot: int | None = None
+) -> DirectoryLock:
+    """Become the only writer of `directory`; `DirectoryLockedError` names the present one.
+
+    With a `slot`, become one of the writers of this node: see the head of this module.
+    """
+    lock = DirectoryLock(os.path.join(os.path.realpath(directory), LOCK), slot)
     try:
         lock.take(directory, access)
-        lock.describe_owner()
+        if slot is None:
+            lock.describe_owner()
     except BaseException:
         lock.release()
         raise
@@ -195,12 +224,15 @@ def _parse_lock(answer: bytes) -> tuple[int, int]:
     return (fields[0], fields[4]) if _IS_LINUX else (fields[3], fields[2])
 
 
-def _lock_file(file: _Descriptor, directory: str, path: str, access: FileAccess) -> None:
-    """Open and lock the file at `path`. If that fails, the caller closes it."""
+def _lock_file(
+    file: _Descriptor, directory: str, path: str, access: FileAccess, slot: int | None
+) -> None:
+    """Open and lock the file at `path`, or one byte of it. If that fails, the caller closes it."""
+    size, start = (0, 0) if slot is None else (1, slot)
     while True:
         fd = file.open(path, os.O_RDWR | os.O_CREAT, access.file_mode)
         try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, size, start)
         except OSError as error:
             if error.errno in _REFUSALS:
                 raise DirectoryLockedError(directory, _read_owner(fd)) from error

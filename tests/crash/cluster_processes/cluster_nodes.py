@@ -55,7 +55,9 @@ _BROKER: Final = {
     "offsets.topic.replication.factor": "3",
     "auto.create.topics.enable": "false",
     "log.segment.bytes": str(1 << 20),
-    "log.retention.ms": "3600000",  # a clock that is years ahead must not delete anything
+    # A clock that is years ahead must not delete anything. One that is less than a day ahead at
+    # a start is believed.
+    "log.retention.ms": "172800000",
     "logger.level": "info",
 }
 

@@ -18,8 +18,9 @@ TRY_LOCK = """
 import sys
 from cordwood.errors import DirectoryLockedError
 from cordwood.storage.directory_lock import lock_directory
+slot = int(sys.argv[2]) if len(sys.argv) > 2 else None
 try:
-    lock_directory(sys.argv[1])
+    lock = lock_directory(sys.argv[1], slot=slot)
 except DirectoryLockedError as error:
     print(error.owner)
 else:
@@ -27,10 +28,10 @@ else:
 """
 
 
-def try_lock_elsewhere(directory: Path) -> str:
+def try_lock_elsewhere(directory: Path, *slot: str) -> str:
     """What another process gets: the owner it was refused for, or ``locked``."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", TRY_LOCK, str(directory)]
+    command = [sys.executable, "-c", TRY_LOCK, str(directory), *slot]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     return done.stdout.strip()
 
@@ -235,3 +236,59 @@ def test_a_lost_lock_is_released_while_another_one_is_taken(tmp_path: Path) -> N
         lock_directory(str(tmp_path / "b")).release()
 
     lock_directory(str(tmp_path / "a")).release()
+
+
+# --- slots: several processes of one node ---------------------------------------------------------
+
+
+def test_a_whole_lock_excludes_every_slot_until_it_is_narrowed(tmp_path: Path) -> None:
+    lock = lock_directory(str(tmp_path))
+
+    before = try_lock_elsewhere(tmp_path, "1")
+    lock.narrow()
+    after = try_lock_elsewhere(tmp_path, "1")
+
+    assert before.startswith("pid")
+    assert after == "locked"
+    assert try_lock_elsewhere(tmp_path, "0").startswith("pid")
+    lock.release()
+
+
+def test_a_slot_excludes_those_who_want_the_whole_directory_and_leaves_the_file_to_others(
+    tmp_path: Path,
+) -> None:
+    slot = lock_directory(str(tmp_path), slot=3)
+
+    whole, same, another = (try_lock_elsewhere(tmp_path, *s) for s in ((), ("3",), ("4",)))
+    slot.release()
+
+    assert whole != "locked"
+    assert same != "locked"
+    assert another == "locked"
+    assert (tmp_path / ".lock").exists()
+    assert try_lock_elsewhere(tmp_path) == "locked"
+
+
+def test_a_lock_is_widened_only_when_all_other_slots_are_free(tmp_path: Path) -> None:
+    lock = lock_directory(str(tmp_path))
+    lock.narrow()
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", TRY_LOCK + "\nsys.stdout.flush(); sys.stdin.read()"]
+    with subprocess.Popen(
+        [*command, str(tmp_path), "1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"locked\n"
+        with pytest.raises(DirectoryLockedError):
+            lock.widen(str(tmp_path))
+        assert other.stdin is not None
+        other.stdin.close()
+
+    lock.widen(str(tmp_path))
+
+    assert try_lock_elsewhere(tmp_path, "1").startswith("pid")
+    lock.release()
+    assert not (tmp_path / ".lock").exists()

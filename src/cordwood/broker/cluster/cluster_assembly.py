@@ -22,6 +22,7 @@ from cordwood.broker.security.peer_tls import PeerTls, peer_tls
 from cordwood.clock import Clock
 from cordwood.errors import CordwoodError
 from cordwood.log.store.store import Store
+from cordwood.security.security_file import SecurityFile
 from cordwood.value_class import dataclass
 
 
@@ -29,7 +30,8 @@ from cordwood.value_class import dataclass
 class MemberSurroundings:
     """The parts of a broker that a member works with.
 
-    `when_failed` is called, in the control loop, if it cannot be a member any more.
+    `when_failed` is called, in the control loop, if it cannot be a member any more. `access` and
+    `tls` are for a member of a cluster, `security_file` for one of several processes.
     """
 
     store: Store
@@ -44,8 +46,9 @@ class MemberSurroundings:
     workers: Executor
     clock: Clock
     when_failed: Callable[[CordwoodError], None]
-    access: ClusterSecurity
-    tls: "MemberTls"
+    access: ClusterSecurity | None = None
+    tls: "MemberTls | None" = None
+    security_file: SecurityFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +82,16 @@ def assemble_member(
     """Everything of a member. Nothing runs before `ClusterJoining.start`."""
     peers = around.security.peers
     assert peers is not None, "a member knows how to connect to others"
+    access, tls = around.access, around.tls
+    assert access is not None
+    assert tls is not None
     joining = ClusterJoining(
         store=around.store,
         broker=around.broker,
         cluster=config,
         security=around.security,
-        access=around.access,
-        controllers=ControllerAccess(peers.controllers, around.tls.controllers),
+        access=access,
+        controllers=ControllerAccess(peers.controllers, tls.controllers),
         loop=around.control_loop,
         listeners=around.listeners,
         when_failed=around.when_failed,
@@ -97,7 +103,7 @@ def assemble_member(
         node_id=around.broker.node_id,
         listener=peers.listener,
         control=joining.control,
-        target_of=lambda at: Target(at.host, at.port, peers.brokers, around.tls.brokers),
+        target_of=lambda at: Target(at.host, at.port, peers.brokers, tls.brokers),
         want_topic=orders.want,
         when_disk_failed=joining.disk_failed,
         assign_directory=joining.control.assign_directory,

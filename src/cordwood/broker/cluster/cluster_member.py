@@ -72,6 +72,7 @@ class ClusterMember:
         data_loop: EventLoop,
         watch: LogWatch,
         syncs: DiskSyncs,
+        is_alone: bool = False,
     ) -> None:
         """`listener` is the one that brokers use among each other.
 
@@ -79,6 +80,7 @@ class ClusterMember:
         or a sync of a log failed: from then on this broker cannot say what is on that disk.
         `assign_directory` is called in the control loop.
         """
+        self.is_alone = is_alone
         self._when_disk_failed = when_disk_failed
         self._node_id = node_id
         self.data_directories = frozenset(store.data_dirs)

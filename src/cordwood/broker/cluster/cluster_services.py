@@ -8,9 +8,9 @@ from typing import Final
 
 from cordwood.broker.cluster.cluster_member import ClusterMember
 from cordwood.broker.cluster.cluster_transactions import ClusterTransactions
-from cordwood.broker.cluster.control_channel import KraftControl
 from cordwood.broker.cluster.control_relay import ControllerRelay
 from cordwood.broker.cluster.control_requests import ControlRequest
+from cordwood.broker.cluster.deciding_control import DecidingControl
 from cordwood.broker.cluster.replica_directories import ReplicaDirectories
 from cordwood.broker.cluster.topic_settings import topic_settings
 from cordwood.broker.config.broker_config import BrokerConfig
@@ -45,7 +45,11 @@ class TopicOrders:
     """
 
     def __init__(
-        self, control: KraftControl, loop: EventLoop, broker: BrokerConfig, cluster: ClusterConfig
+        self,
+        control: DecidingControl,
+        loop: EventLoop,
+        broker: BrokerConfig,
+        cluster: ClusterConfig,
     ) -> None:
         self._control = control
         self._loop = loop
@@ -130,7 +134,7 @@ class TopicOrders:
 class ClusterProducerIds:
     """Producer ids in blocks of the controllers. For threads that may wait."""
 
-    def __init__(self, control: KraftControl, loop: EventLoop) -> None:
+    def __init__(self, control: DecidingControl, loop: EventLoop) -> None:
         self._control = control
         self._loop = loop
         self._lock = threading.Lock()
@@ -166,7 +170,7 @@ class ClusterProducerIds:
 class ClusterTopicConfigs:
     """The settings of topics, as the controllers keep them. Any thread may ask."""
 
-    def __init__(self, member: ClusterMember, control: KraftControl) -> None:
+    def __init__(self, member: ClusterMember, control: DecidingControl) -> None:
         self._member = member
         self._control = control
 
@@ -189,10 +193,12 @@ class ClusterServices:
         self,
         *,
         member: ClusterMember,
-        control: KraftControl,
+        control: DecidingControl,
         orders: TopicOrders,
         loop: EventLoop,
+        relayed: frozenset[ApiKey] | None = None,
     ) -> None:
+        """`relayed` are the APIs that the control serves; None: all that controllers do."""
         self.member = member
         self.order_topics = orders.want_all
         self.producer_ids = ClusterProducerIds(control, loop)
@@ -202,10 +208,9 @@ class ClusterServices:
         )
         self._want_topic = orders.want
         self._control = control
-        self._relayed = [
-            *ControllerRelay(loop, control).routes(),
-            *ReplicaDirectories(member).routes(),
-        ]
+        self._relayed = ControllerRelay(loop, control).routes(relayed)
+        if relayed is None:
+            self._relayed += ReplicaDirectories(member).routes()
         self.apis = [KNOWN_APIS[route.api] for route in self._relayed]
 
     def routed(self, routes: Sequence[Route]) -> list[Route]:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from cordwood.broker.cluster.control_channel import KraftControl
 from cordwood.broker.cluster.control_requests import ControlRequest
+from cordwood.broker.cluster.deciding_control import DecidingControl
 from cordwood.broker.cluster.relayed_changes import relayed_changes
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
@@ -72,7 +72,7 @@ ItemVerdict = Callable[[RequestContext, Item, MetadataImage], int]
 class ControllerRelay:
     """Handlers that run in the control loop, and answer once a controller has."""
 
-    def __init__(self, loop: EventLoop, control: KraftControl) -> None:
+    def __init__(self, loop: EventLoop, control: DecidingControl) -> None:
         self._loop = loop
         self._control = control
         self._verdicts: Mapping[ApiKey, ItemVerdict] = {

@@ -29,6 +29,46 @@ _WAITING_MAX: Final = 1000
 _HANDSHAKES_PAUSE_S: Final = 0.05
 
 
+def bound_socket(listener: ListenerConfig, config: BrokerConfig) -> socket.socket:
+    """A socket that listens where `listener` says. Raises `ConfigError`."""
+    _, host, port = listener.listener
+    is_named = config.listeners is not None
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, number, _, address = found[0]
+        _check_is_local(listener, str(address[0]))
+        listening = socket.socket(family, kind, number)
+    except OSError as error:
+        key = "listeners" if is_named else "host"
+        raise ConfigError(key, host, f"cannot listen on it: {error}") from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if config.socket_receive_buffer_bytes is not None:
+            listening.setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes
+            )
+        listening.bind(address)
+        listening.listen(config.socket_listen_backlog_size)
+    except OSError as error:
+        listening.close()
+        raise ConfigError(
+            "listeners" if is_named else "port",
+            port,
+            f"cannot listen on it at {host}: {error}",
+        ) from error
+    return listening
+
+
+def _check_is_local(listener: ListenerConfig, address: str) -> None:
+    """A name can mean another address than it did when the configuration was checked."""
+    if listener.is_local and not is_loopback(address):
+        raise ConfigError(
+            "listeners",
+            str(listener.listener),
+            f"must be an address of this machine only, but the name means {address} now",
+        )
+
+
 class Acceptor:
     """Belongs to the control loop, except for `listen`."""
 
@@ -40,8 +80,13 @@ class Acceptor:
         host: ConnectionHost,
         handshakes: TlsHandshakes | None = None,
         rates: ConnectionRates | None = None,
+        listening: socket.socket | None = None,
     ) -> None:
-        """`handshakes` must be given if the listener has TLS."""
+        """`handshakes` must be given if the listener has TLS.
+
+        `listening` is a socket that somebody else has bound; None: `listen` binds one.
+        """
+        self._given = listening
         self._rates = ConnectionRates() if rates is None else rates
         self._waiting: set[socket.socket] = set()  # clients beyond the rate of their address
         self._listener = listener
@@ -76,45 +121,13 @@ class Acceptor:
 
     def listen(self) -> None:
         """Bind and listen. `address` then has the port that the system chose."""
-        config = self._config
-        _, host, port = self._listener.listener
-        is_named = config.listeners is not None
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            family, kind, number, _, address = found[0]
-            self._check_is_local(str(address[0]))
-            listening = socket.socket(family, kind, number)
-        except OSError as error:
-            key = "listeners" if is_named else "host"
-            raise ConfigError(key, host, f"cannot listen on it: {error}") from error
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if config.socket_receive_buffer_bytes is not None:
-                listening.setsockopt(
-                    socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes
-                )
-            listening.bind(address)
-            listening.listen(config.socket_listen_backlog_size)
-        except OSError as error:
-            listening.close()
-            raise ConfigError(
-                "listeners" if is_named else "port",
-                port,
-                f"cannot listen on it at {host}: {error}",
-            ) from error
+        listening = self._given
+        if listening is None:
+            listening = bound_socket(self._listener, self._config)
         listening.setblocking(False)
         self._socket = listening
-        self._address = (host, listening.getsockname()[1])
+        self._address = (self._address[0], listening.getsockname()[1])
         self._known_as = ClientListener.of_config(self._listener, self._address[1])
-
-    def _check_is_local(self, address: str) -> None:
-        """A name can mean another address than it did when the configuration was checked."""
-        if self._listener.is_local and not is_loopback(address):
-            raise ConfigError(
-                "listeners",
-                str(self._listener.listener),
-                f"must be an address of this machine only, but the name means {address} now",
-            )
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Use other limits for the next connections."""

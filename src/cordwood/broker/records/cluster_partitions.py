@@ -23,7 +23,14 @@ _ACKS_ALL: Final = -1
 
 
 class ClusterPartitions(Protocol):
-    """Where the partitions of the cluster are. Any thread may ask."""
+    """Where the partitions of the cluster are. Any thread may ask.
+
+    `is_alone`: no partition has a second replica, so what a log promises is all there is to wait
+    for.
+    """
+
+    @property
+    def is_alone(self) -> bool: ...
 
     def replica_of(self, log: PartitionLog) -> PartitionReplica | None:
         """The replica whose log it is; None: it is being made or taken away."""

@@ -99,6 +99,10 @@ class PartitionTable:
         replica = self.replica_of(log)
         return None if replica is None or replica.leader is None else replica.leader.epoch
 
+    def awaited_in(self, log: PartitionLog) -> LeaderEpoch | None:
+        """As `led_in`, for who waits until records are committed; None if the log alone decides."""
+        return None if self.cluster is None or self.cluster.is_alone else self.led_in(log)
+
     def leader_refusal(self, log: PartitionLog, leader_epoch: int) -> ErrorCode | None:
         """Why this broker does not answer as leader to one who knows `leader_epoch`; -1: any.
 

@@ -393,7 +393,8 @@ class ProduceHandler:
             raise
         except (CordwoodError, OSError) as error:
             return _refused(topic, partition, error)
-        reply.note_appended(AppendedEnd(log, Offset(placed.last_offset + 1), led_in))
+        awaited_in = None if led_in is None else self._table.awaited_in(log)
+        reply.note_appended(AppendedEnd(log, Offset(placed.last_offset + 1), awaited_in))
         return ProducedPart(
             topic,
             partition,

@@ -61,6 +61,7 @@ class _Lane:
     __slots__ = (
         "gate",
         "group",
+        "is_alone",
         "is_patient",
         "is_scheduled",
         "log",
@@ -76,7 +77,10 @@ class _Lane:
         self.log = log
         self.topic_id = topic_id
         self.table = table
-        self.replica = table.replica_of(log)  # None: it has no other replicas
+        self.replica = table.replica_of(log)  # None: nobody decides who leads
+        self.is_alone = self.replica is None or (
+            table.cluster is not None and table.cluster.is_alone
+        )
         self.gate = BatchGate(log.config)
         self.responses: dict[int, SoleResponse] = {}
         self.is_scheduled = False
@@ -331,10 +335,10 @@ class ProduceLanes:
         is_promised = log.promises.is_kept(end)
         if not is_promised:
             self._syncs.request(log)  # with any acks: readers see the records after it
-            if not is_patient and lane.replica is None:
+            if not is_patient and lane.is_alone:
                 log.promises.acknowledge_early(end)
         led_in = None
-        if lane.replica is not None:
+        if not lane.is_alone:
             led_in, is_promised = self._table.led_in(log), False
         accepted: list[tuple[Answer, Offset]] = []
         waiting: list[tuple[Answer, Offset]] = []

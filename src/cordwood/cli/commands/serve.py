@@ -8,6 +8,7 @@ it at once; the next start then recovers. SIGHUP loads the certificates of TLS l
 import contextlib
 import gc
 import logging
+import os
 import signal
 import sys
 import time
@@ -25,6 +26,7 @@ from cordwood.cli.signals import StopSignals
 from cordwood.errors import ConfigError, CordwoodError
 
 if TYPE_CHECKING:
+    from cordwood.broker.processes.supervisor import Supervisor
     from cordwood.broker.server import BrokerServer
     from cordwood.settings import Assignment, Settings
 
@@ -85,6 +87,14 @@ ConsoleOption = Annotated[
 ConsolePortOption = Annotated[
     int, typer.Option(metavar="PORT", help="Port of the console, on this machine only.")
 ]
+ProcessesOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Serve with N processes, to use more processors. Each has the ports of the broker, "
+        "plus its number. Default: one process, without a supervisor.",
+    ),
+]
 SecureOption = Annotated[
     bool,
     typer.Option(
@@ -126,6 +136,7 @@ def serve(
     advertised_port: AdvertisedPortOption = None,
     durability: DurabilityOption = None,
     metrics_port: MetricsPortOption = None,
+    processes: ProcessesOption = None,
     otel_endpoint: OtelEndpointOption = None,
     console: ConsoleOption = False,
     console_port: ConsolePortOption = 9480,
@@ -144,6 +155,7 @@ def serve(
       cordwood serve --secure --at /srv/data --host 0.0.0.0 --advertised-host log.example.org
       cordwood serve --console
       cordwood serve --durability os --set log.retention.ms=7d --metrics-port 9600
+      cordwood serve --processes 4
     """
     from cordwood.settings import load_settings
 
@@ -164,8 +176,14 @@ def serve(
         },
     )
     console_on = console_port if console else None
+    if processes is not None and console:
+        raise UsageError("--processes cannot be combined with --console; run `cordwood console`")
     if not secure:
-        run_broker(load_settings(file=config_file, flags=flags), console_port=console_on)
+        settings = load_settings(file=config_file, flags=flags)
+        if processes is not None:
+            run_processes(settings, processes)
+        else:
+            run_broker(settings, console_port=console_on)
         return
     if insecure:
         raise UsageError("--secure and --insecure exclude each other")
@@ -179,6 +197,9 @@ def serve(
     settings = load_settings(file=config_file, flags=flags)
     check_is_secure(settings)
     report_setup(setup, settings)
+    if processes is not None:
+        run_processes(settings, processes)
+        return
     run_broker(settings, console_port=console_on, security_folder=setup.folder)
 
 
@@ -223,10 +244,7 @@ def run_broker(
     configure_logging(settings.log_output)
     stop = StopSignals()
     stop.install()
-    for idle in settings.without_effect:
-        logger.warning("%s (from %s) is accepted but has no effect", idle.name, idle.source)
-    for path in settings.open_secrets:
-        logger.warning("%s has a secret and every user can read it: chmod 600 it", path)
+    _warn(settings)
     started_s = time.monotonic()
     _raise_open_files_limit()
     cluster = settings.cluster
@@ -263,11 +281,88 @@ def run_broker(
         server.stop()
     if failures:
         raise failures[0]
+    _report_end(started_s)
+
+
+def _warn(settings: "Settings") -> None:
+    for idle in settings.without_effect:
+        logger.warning("%s (from %s) is accepted but has no effect", idle.name, idle.source)
+    for path in settings.open_secrets:
+        logger.warning("%s has a secret and every user can read it: chmod 600 it", path)
+
+
+def _report_end(started_s: float) -> None:
     logger.info(
         "stopped cleanly after %.1f s",
         time.monotonic() - started_s,
         extra={"facts": {"event": "stopped"}},
     )
+
+
+def run_processes(settings: "Settings", count: int) -> None:
+    """Serve with several processes until a signal comes; return after everything is closed."""
+    from cordwood.broker.config.security_config import refuse_insecure_listeners
+    from cordwood.broker.observing.log_output import configure_logging
+    from cordwood.broker.processes.process_task import NodeConfig
+    from cordwood.broker.processes.supervisor import Supervisor
+
+    refuse_insecure_listeners(settings.broker, settings.security)
+    if settings.cluster.is_member:
+        raise ConfigError("--processes", count, "is not for a member of a cluster")
+    configure_logging(settings.log_output)
+    stop = StopSignals()
+    stop.install()
+    _warn(settings)
+    started_s = time.monotonic()
+    _raise_open_files_limit()
+    supervisor = Supervisor(
+        NodeConfig(
+            broker=settings.broker,
+            security=settings.security,
+            store=settings.store,
+            topic_defaults=settings.topic_defaults,
+            log_output=settings.log_output,
+        ),
+        count,
+    )
+    try:
+        supervisor.start()
+        if any(listener.tls is not None for listener in settings.security.listeners):
+            signal.signal(signal.SIGHUP, lambda number, _: supervisor.signal(number))
+        _report_processes(supervisor, settings, time.monotonic() - started_s)
+        stop.wait()
+        logger.info("stopping: %s", stop.reason)
+    finally:
+        supervisor.stop()
+    _report_end(started_s)
+
+
+def _report_processes(supervisor: "Supervisor", settings: "Settings", took_s: float) -> None:
+    addresses = [f"{host}:{port}" for host, port in supervisor.addresses]
+    store = supervisor.store
+    facts = {
+        "event": "started",
+        "address": addresses[0],
+        "addresses": addresses,
+        "processes": supervisor.pids(),
+        "pid": os.getpid(),
+        "data_dirs": store.data_dirs,
+        "cluster_id": store.cluster_id,
+        "durability": settings.topic_defaults.durability,
+        "topics": len(store.topics()),
+        "took_ms": round(took_s * 1000),
+    }
+    logger.info(
+        "serving %s with %d processes on %s: durability %s, %d topics, in %d ms",
+        ", ".join(store.data_dirs),
+        len(addresses),
+        ", ".join(addresses),
+        facts["durability"],
+        facts["topics"],
+        facts["took_ms"],
+        extra={"facts": facts},
+    )
+    _warn_of_choices(settings)
 
 
 def _beside(
@@ -329,6 +424,10 @@ def _report_start(server: "BrokerServer", settings: "Settings", took_s: float) -
         facts["took_ms"],
         extra={"facts": facts},
     )
+    _warn_of_choices(settings)
+
+
+def _warn_of_choices(settings: "Settings") -> None:
     for listener in settings.security.insecure_listeners:
         logger.warning(
             "INSECURE: %s lets everybody in who reaches it: clients can read, write and delete "

@@ -63,6 +63,7 @@ class LeaderRole:
         self._brokers = brokers
         self._when_moved = when_moved
         self._waits = CommitWaits()
+        self._told = site.log.high_watermark  # up to here all who wait were told
         self._assigned: tuple[int, ...] = image.replicas
         self._adopt_replicas(image)
 
@@ -276,9 +277,11 @@ class LeaderRole:
                 if reached <= before:
                     return
         if reached > before:
-            reached = log.replica.raise_high_watermark(reached)
+            before = log.replica.raise_high_watermark(reached)
+        if before > self._told:  # also if the log has moved it: see `OwnedReplica`
+            self._told = before
             self._when_moved()
-            self._waits.answer(reached)
+            self._waits.answer(before)
 
     def _is_about_to_join(self, state: ReplicaState) -> bool:
         return self._is_eligible(state) and state.is_caught_up(

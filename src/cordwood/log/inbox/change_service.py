@@ -101,6 +101,8 @@ class ServedStore(ChangeableTopics, MaintainedStore, Protocol):
     @property
     def is_of_cluster(self) -> bool: ...
     @property
+    def is_shared(self) -> bool: ...
+    @property
     def publisher(self) -> Publisher: ...
     @property
     def offsets_topic(self) -> OffsetsTopicSource: ...
@@ -305,6 +307,11 @@ class ChangeService:
         progress: WorkProgress | None = None,
     ) -> ChangeAnswer:
         """Make the change. Unless `wait`, raise `TopicsBusyError` rather than wait for others."""
+        if self._store.is_shared:
+            raise LogError(
+                "several processes run this store (serve --processes); ask the broker, with a "
+                "Kafka client or --at host:port"
+            )
         if self._store.is_of_cluster and not isinstance(change, _OF_ONE_REPLICA):
             raise LogError(
                 "this directory belongs to a broker of a cluster; ask the cluster, with a Kafka "

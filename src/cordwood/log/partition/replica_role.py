@@ -2,8 +2,9 @@
 
 Three decisions are the role's: which epoch a log is written in after it was opened, how far
 readers may see, and when an append may be acknowledged. The parts of the log ask the role and
-carry out the answer. There are two: the sole replica decides from its own log. A replica among
-others decides nothing: what a cluster decided is carried out through `replica_log`.
+carry out the answer. There are three: the sole replica decides from its own log. A replica among
+others decides nothing: what a cluster decided is carried out through `replica_log`. An owned
+replica is the only one, but who may write it, and in which epoch, is decided elsewhere.
 """
 
 from typing import Final, Protocol
@@ -110,5 +111,32 @@ class ReplicaAmongOthers:
         return SOLE_REPLICA.is_promise_kept(state, config, end)
 
 
+class OwnedReplica:
+    """The role of a log that one of several processes of a node owns: it has no other replicas.
+
+    It opens without an epoch: the keeper of the node says when it is led, and in which. Everything
+    else is as for the sole replica.
+    """
+
+    is_sole: Final = False
+
+    def opening_epoch(self, latest: EpochEntry | None) -> LeaderEpoch | None:
+        return None
+
+    def opening_high_watermark(
+        self, state: LogState, config: TopicConfig, mark: Offset | None
+    ) -> Offset:
+        return SOLE_REPLICA.opening_high_watermark(state, config, mark)
+
+    def high_watermark(
+        self, state: LogState, config: TopicConfig, *, end: Offset, durable: Offset
+    ) -> Offset:
+        return SOLE_REPLICA.high_watermark(state, config, end=end, durable=durable)
+
+    def is_promise_kept(self, state: LogState, config: TopicConfig, end: Offset) -> bool:
+        return SOLE_REPLICA.is_promise_kept(state, config, end)
+
+
 SOLE_REPLICA: Final = SoleReplica()
 AMONG_OTHERS: Final = ReplicaAmongOthers()
+OWNED: Final = OwnedReplica()

@@ -50,7 +50,7 @@ from cordwood.log.store.upkeep_tasks import (
     register_offline,
     register_transactions,
 )
-from cordwood.log.topics.catalog_files import CatalogKeeper
+from cordwood.log.topics.catalog_files import CatalogKeeper, KeptCatalog
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.group import Group, checked_group
@@ -60,6 +60,8 @@ from cordwood.log.topics.offsets_topic import OffsetsTopic
 from cordwood.log.topics.partition_opener import LogSurroundings, PartitionOpener
 from cordwood.log.topics.producer_ids import ProducerIds
 from cordwood.log.topics.saved_configs import SavedConfigs
+from cordwood.log.topics.shared_catalog import CatalogOfShare, KeptForOthers
+from cordwood.log.topics.store_share import StoreShare
 from cordwood.log.topics.time_file import open_steady_clock
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_hosting import TopicHosting
@@ -96,6 +98,7 @@ class StoreSetup:
     free_bytes_min: int | None = None
     sync_times: SharedHistogram = field(default_factory=SharedHistogram)
     role: ReplicaRole = SOLE_REPLICA  # AMONG_OTHERS: a broker of a cluster runs the store
+    share: StoreShare | None = None  # several processes run the store; their role is OWNED
 
 
 class Store:
@@ -118,6 +121,7 @@ class Store:
     changes            changes that other processes request through the inbox
 
     is_of_cluster      a broker of a cluster runs it: the controllers decide what is in it
+    is_shared          several processes run it, and this one has a share: see `store_share`
     """
 
     def __init__(self, directories: Sequence[str], setup: StoreSetup) -> None:
@@ -126,7 +130,11 @@ class Store:
         self._is_released = False
         try:
             self.directories = DataDirectories(
-                directories, fs=setup.fs, clock=setup.clock, flusher=setup.flusher
+                directories,
+                fs=setup.fs,
+                clock=setup.clock,
+                flusher=setup.flusher,
+                process=None if setup.share is None else setup.share.process,
             )
             self._assemble(setup)
         except BaseException:
@@ -140,14 +148,21 @@ class Store:
         self.cluster_id = self.directories.cluster_id
         self.writer_id = self.directories.writer_id
         self.is_of_cluster = not setup.role.is_sole
+        self._share = setup.share
+        self.is_shared = setup.share is not None
         self.sync_times = setup.sync_times
         self._lifetime = Lifetime(f"the store in {self.path}")
-        self._catalog = CatalogKeeper(fs, self.data_dirs)
+        self._catalog = _catalog(fs, self.data_dirs, setup.share)
         steady_clock = open_steady_clock(fs, self.data_dirs, clock)
         surroundings = _log_surroundings(setup, steady_clock)
         opener = PartitionOpener(self.directories, self._catalog, surroundings)
         opened = StoreOpening(
-            fs, self.directories, self._catalog, opener, threads=setup.opening_threads
+            fs,
+            self.directories,
+            self._catalog,
+            opener,
+            threads=setup.opening_threads,
+            share=setup.share,
         ).run()
         self.registry = TopicRegistry(
             opened.topics,
@@ -157,6 +172,7 @@ class Store:
             opener=opener,
             defaults=setup.defaults,
             lifetime=self._lifetime,
+            share=setup.share,
         )
         self.hosting = TopicHosting(
             self.registry, directories=self.directories, catalog=self._catalog, opener=opener
@@ -208,7 +224,8 @@ class Store:
         self.changes = ChangeService(self, fs, clock, DirectGroupChanges(self.committed_offsets))
         self._tasks.register(self.housekeeping)
         self._archiving.register(self.housekeeping)
-        register_inbox(self.changes, self.housekeeping)
+        if setup.share is None or setup.share.index is None:
+            register_inbox(self.changes, self.housekeeping)
         register_catalog(self.registry, self.housekeeping)
         offline = OfflinePartitions(
             self.directories,
@@ -527,7 +544,10 @@ class Store:
         Raises `FormatError` or `OSError` if there are some that cannot be read.
         """
         self._lifetime.check_open()
-        return SecurityFile(self._fs, self.data_dirs)
+        file = SecurityFile(self._fs, self.data_dirs)
+        if self._share is not None and self._share.security is not None:
+            file.follow(self._share.security)
+        return file
 
     def close(self, *, archive_timeout_s: float | None = None) -> None:
         """Sync everything, mark the directories clean, release them. Safe to repeat.
@@ -588,6 +608,15 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _catalog(fs: FileSystem, directories: Sequence[str], share: StoreShare | None) -> KeptCatalog:
+    """Who writes the catalog: this process, or the keeper of several."""
+    if share is None:
+        return CatalogKeeper(fs, directories)
+    if share.index is None:
+        return KeptForOthers(CatalogKeeper(fs, directories), share)
+    return CatalogOfShare(fs, directories, share)
 
 
 def _log_surroundings(setup: StoreSetup, steady_clock: SteadyClock) -> LogSurroundings:

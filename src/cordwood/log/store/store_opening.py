@@ -22,6 +22,7 @@ from cordwood.errors import ConfigError, CordwoodError
 from cordwood.format.file_names import (
     CONSUMER_OFFSETS_TOPIC,
     TRANSACTION_STATE_TOPIC,
+    parse_directory_name,
     partition_directory_name,
 )
 from cordwood.format.small_files.partition_metadata import new_topic_id
@@ -33,13 +34,14 @@ from cordwood.log.publishing.publication_ledger import (
     write_publications,
 )
 from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.log.topics.catalog_files import CatalogKeeper
+from cordwood.log.topics.catalog_files import KeptCatalog
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.directory_listing import FoundPartition, find_partitions, is_pristine
 from cordwood.log.topics.log_directory import LogDirectory, PartitionName
 from cordwood.log.topics.offsets_topic import OFFSETS_CONFIG
 from cordwood.log.topics.partition_opener import PartitionOpener
 from cordwood.log.topics.replica_swap import finish_swaps
+from cordwood.log.topics.store_share import StoreShare
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
 from cordwood.log.transactions.transaction_topic import TRANSACTIONS_CONFIG
@@ -80,11 +82,15 @@ class StoreOpening:
         self,
         fs: FileSystem,
         directories: DataDirectories,
-        catalog: CatalogKeeper,
+        catalog: KeptCatalog,
         opener: PartitionOpener,
         *,
         threads: int,
+        share: StoreShare | None = None,
     ) -> None:
+        """With a `share`, the directories of other partitions are not looked at, let alone removed:
+        other processes have them open."""
+        self._share = share
         self._fs = fs
         self._directories = directories
         self._catalog = catalog
@@ -108,10 +114,13 @@ class StoreOpening:
 
     def _find_partitions(self) -> None:
         for directory in self._directories:
-            finish_swaps(self._fs, directory.path)
-            found = find_partitions(self._fs, directory.path)
+            if self._share is None:
+                finish_swaps(self._fs, directory.path)
+            found = find_partitions(self._fs, directory.path, wants=self._is_ours)
             for leftover in found.deleted:
-                self._remove(os.path.join(directory.path, leftover))
+                parsed = parse_directory_name(leftover)
+                if self._is_ours(parsed.topic, parsed.partition):
+                    self._remove(os.path.join(directory.path, leftover))
             for partition in found.live:
                 name = (partition.topic, partition.number)
                 # It may have begun in one directory while another one was not there.
@@ -120,6 +129,9 @@ class StoreOpening:
                     self._unreadable.pop(name, None)
                     if partition.error is not None:
                         self._unreadable[name] = partition.error
+
+    def _is_ours(self, topic: str, number: int) -> bool:
+        return self._share is None or self._share.owns(topic, number)
 
     def _remove(self, path: str) -> bool:
         """Remove a directory that is not needed; False if that must wait for another start."""
@@ -175,6 +187,9 @@ class StoreOpening:
 
     def _adopt(self) -> None:
         unknown = sorted({topic for topic, _ in self._homes} - set(self._catalog.topics))
+        if self._share is not None:  # then the keeper knows all topics
+            self._homes = {n: home for n, home in self._homes.items() if n[0] not in unknown}
+            return
         adopted: list[TopicEntry] = []
         for topic in unknown:
             homes = {number: home for (name, number), home in self._homes.items() if name == topic}

@@ -75,7 +75,7 @@ class UpkeepTasks:
                 directory,
                 clock,
                 steady_clock,
-                TimeFile(fs, directory.path),
+                TimeFile(fs, directory.state_path),
                 free_bytes_min=free_bytes_min,
                 should_stop=should_stop,
             )

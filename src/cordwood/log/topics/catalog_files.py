@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from cordwood.errors import FormatError, StorageError
 from cordwood.format.small_files.checked_lines import (
@@ -188,6 +188,32 @@ class CatalogReader:
                 f"with read_only=True to save the records ({'; '.join(faults)})"
             )
         return None
+
+
+class KeptCatalog(Protocol):
+    """The catalog of a store that is open for writing. Any thread may use it.
+
+    `is_new`: the store has just been made. It takes no other lock.
+    """
+
+    @property
+    def is_new(self) -> bool: ...
+    @property
+    def catalog(self) -> Catalog: ...
+    @property
+    def topics(self) -> Mapping[str, TopicEntry]: ...
+
+    def apply(self, change: CatalogChange) -> None:
+        """Make a change. Durable on return; if it fails, nothing has changed."""
+        ...
+
+    def begin(self, entry: TopicEntry, number: int) -> None:
+        """A partition is about to acknowledge its first records. Durable on return."""
+        ...
+
+    def sync_copies(self) -> None:
+        """Make all copies durable."""
+        ...
 
 
 class CatalogKeeper:

@@ -35,16 +35,26 @@ class DataDirectories:
     """
 
     def __init__(
-        self, paths: Sequence[str], *, fs: FileSystem, clock: Clock, flusher: FlushQueue | None
+        self,
+        paths: Sequence[str],
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        flusher: FlushQueue | None,
+        process: str | None = None,
     ) -> None:
-        """Without a `flusher`, each directory gets a flusher thread of its own."""
+        """Without a `flusher`, each directory gets a flusher thread of its own.
+
+        `process` is for one of several processes of a node: see `process_state`.
+        """
         self._flushers: list[Flusher] = []
         self._unusable: dict[str, OSError] = {}
         self._directories: list[LogDirectory] = []
         absolute = list(dict.fromkeys(os.path.abspath(path) for path in paths))
         try:
             for path in absolute:
-                directory = LogDirectory(fs, path, clock, flusher or self._new_flusher(path))
+                own_flusher = flusher or self._new_flusher(path)
+                directory = LogDirectory(fs, path, clock, own_flusher, process)
                 self._open(directory, is_only=len(absolute) == 1)
             if not self._directories:
                 raise StorageError(f"no data directory can be used: {self._unusable}")

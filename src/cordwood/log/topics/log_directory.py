@@ -38,8 +38,13 @@ from cordwood.format.small_files.partition_metadata import encode_topic_id, new_
 from cordwood.log.partition.disk_health import DiskHealth
 from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.topics.process_state import (
+    merge_state,
+    read_offsets,
+    state_path,
+)
 from cordwood.quantities import MIB, Offset
-from cordwood.storage.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
+from cordwood.storage.checkpoint_file import write_offset_checkpoint
 from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.files import (
     FileSystem,
@@ -72,19 +77,11 @@ class Checkpoints:
 
 def read_checkpoints(fs: FileSystem, directory: str) -> Checkpoints:
     """Read all checkpoints. They are derived data: without one, opening takes longer."""
-
-    def read(name: str) -> dict[PartitionName, Offset]:
-        try:
-            return read_offset_checkpoint(fs, directory, name)
-        except FormatError as error:
-            logger.warning("ignoring %s in %s, which cannot be read: %s", name, directory, error)
-            return {}
-
-    points = read(RECOVERY_POINT)
+    points = read_offsets(fs, directory, RECOVERY_POINT)
     return Checkpoints(
         recovery_points=points,
-        log_starts=read(LOG_START),
-        cleaned=read(CLEANER),
+        log_starts=read_offsets(fs, directory, LOG_START),
+        cleaned=read_offsets(fs, directory, CLEANER),
         has_recovery_points=bool(points),
     )
 
@@ -128,10 +125,22 @@ def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties:
 
 
 class LogDirectory:
-    """A data directory held by this process. Open it before its logs, close it after them."""
+    """A data directory held by this process. Open it before its logs, close it after them.
 
-    def __init__(self, fs: FileSystem, path: str, clock: Clock, flusher: FlushQueue) -> None:
+    state_path  where its checkpoints are: of all partitions, or of those of one process
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        clock: Clock,
+        flusher: FlushQueue,
+        process: str | None = None,
+    ) -> None:
+        """With `process`, other processes of this node share the directory: see `process_state`."""
         self.path = path
+        self.state_path = path if process is None else state_path(path, process)
         self.flusher = flusher
         self.health = DiskHealth(path)
         self.checkpoints = Checkpoints()
@@ -159,15 +168,17 @@ class LogDirectory:
         self._lock = self._fs.lock(self.path)
         try:
             self.meta = self._load_meta(cluster_id)
-            marker = os.path.join(self.path, CLEAN_SHUTDOWN)
+            if self.state_path == self.path:
+                merge_state(self._fs, self.path)
+            marker = os.path.join(self.state_path, CLEAN_SHUTDOWN)
             self.was_clean = self._fs.exists(marker)
-            self.checkpoints = read_checkpoints(self._fs, self.path)
+            self.checkpoints = read_checkpoints(self._fs, self.state_path)
             self._saved_points = dict(self.checkpoints.recovery_points)
             if self.was_clean:
                 self._fs.remove(marker)
             # Also after a kill: from here on the checkpoints are relied on, and the rename that
             # put one in place may never have been synced.
-            self._fs.sync_directory(self.path)
+            self._fs.sync_directory(self.state_path)
             self._count_free_bytes()
         except BaseException:
             self.release()
@@ -245,7 +256,7 @@ class LogDirectory:
 
     def _write_recovery_points(self, points: dict[PartitionName, Offset]) -> None:
         self._saved_points = None
-        write_offset_checkpoint(self._fs, self.path, RECOVERY_POINT, points)
+        write_offset_checkpoint(self._fs, self.state_path, RECOVERY_POINT, points)
         self._saved_points = points
 
     def _of_offline(self, offsets: Mapping[PartitionName, Offset]) -> dict[PartitionName, Offset]:
@@ -259,7 +270,7 @@ class LogDirectory:
         the deletion of earlier files, and would make them look lost.
         """
         with self._files:
-            write_offset_checkpoint(self._fs, self.path, LOG_START, self._log_starts())
+            write_offset_checkpoint(self._fs, self.state_path, LOG_START, self._log_starts())
 
     def save_found_log_starts(self) -> None:
         """Record starts that only a mapped mark knew, once all logs are open."""
@@ -282,12 +293,12 @@ class LogDirectory:
                 if log.state.cleaned_up_to is not None
             }
             offsets |= self._of_offline(self.checkpoints.cleaned)
-            write_offset_checkpoint(self._fs, self.path, CLEANER, offsets)
+            write_offset_checkpoint(self._fs, self.state_path, CLEANER, offsets)
 
     def save_high_watermarks(self) -> None:
         with self._files:
             marks = {name: log.high_watermark for name, log in list(self.logs.items())}
-            write_offset_checkpoint(self._fs, self.path, HIGH_WATERMARK_CHECKPOINT, marks)
+            write_offset_checkpoint(self._fs, self.state_path, HIGH_WATERMARK_CHECKPOINT, marks)
 
     def delete_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Unlink files or directories after `delay_ms`, so that readers can finish.
@@ -422,7 +433,7 @@ class LogDirectory:
                 self.delete_due(everything=True)
                 self.save_recovery_points()
                 self.save_high_watermarks()
-                marker = os.path.join(self.path, CLEAN_SHUTDOWN)
+                marker = os.path.join(self.state_path, CLEAN_SHUTDOWN)
                 replace_file(self._fs, marker, render_clean_shutdown(_NO_BROKER_EPOCH).encode())
         except OSError as error:
             if error.errno not in FULL_DISK_ERRNOS:

@@ -23,7 +23,7 @@ from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace
 from cordwood.log.rules.duration_histogram import SharedHistogram
 from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.log.topics.catalog_files import CatalogKeeper
+from cordwood.log.topics.catalog_files import KeptCatalog
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.directory_listing import read_topic_id
 from cordwood.log.topics.log_directory import Checkpoints, LogDirectory
@@ -78,7 +78,7 @@ class PartitionOpener:
     """
 
     def __init__(
-        self, directories: DataDirectories, catalog: CatalogKeeper, shared: LogSurroundings
+        self, directories: DataDirectories, catalog: KeptCatalog, shared: LogSurroundings
     ) -> None:
         self._directories = directories
         self._catalog = catalog

@@ -61,6 +61,15 @@ class ProducerIds:
             self._next += 1
             return ProducerId(number)
 
+    def allocate_block(self) -> range:
+        """Ids for another process of this node, none of which was ever given. As `allocate`."""
+        with self._lock:
+            self._reserve()
+            assert self._reserved is not None
+            block = range(self._next, self._reserved)
+            self._next = self._reserved
+            return block
+
     def _reserve(self) -> None:
         start = self._first_free() if self._reserved is None else self._reserved
         start = max(start, self._largest_known(_MADE_UP) + 1)

@@ -31,7 +31,7 @@ from cordwood.format.file_names import (
     partition_directory_name,
 )
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.topics.catalog_files import CatalogKeeper
+from cordwood.log.topics.catalog_files import KeptCatalog
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.log_directory import LogDirectory
 from cordwood.log.topics.partition_opener import PartitionOpener
@@ -73,7 +73,7 @@ class ReplicaSwap:
         registry: TopicRegistry,
         *,
         directories: DataDirectories,
-        catalog: CatalogKeeper,
+        catalog: KeptCatalog,
         opener: PartitionOpener,
     ) -> None:
         self._registry = registry

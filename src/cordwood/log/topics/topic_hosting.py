@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.topic_config import TopicConfig, canonical_texts
-from cordwood.log.topics.catalog_files import CatalogKeeper
+from cordwood.log.topics.catalog_files import KeptCatalog
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.partition_opener import PartitionOpener
 from cordwood.log.topics.replica_swap import ReplicaSwap
@@ -53,7 +53,7 @@ class TopicHosting:
         registry: TopicRegistry,
         *,
         directories: DataDirectories,
-        catalog: CatalogKeeper,
+        catalog: KeptCatalog,
         opener: PartitionOpener,
     ) -> None:
         self._registry = registry

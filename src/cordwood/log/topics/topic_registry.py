@@ -38,10 +38,11 @@ from cordwood.format.small_files.partition_metadata import new_topic_id
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.topic_config import TopicConfig, canonical_texts, known_key
-from cordwood.log.topics.catalog_files import CatalogKeeper
+from cordwood.log.topics.catalog_files import KeptCatalog
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.incoming_topic import IncomingTopic
 from cordwood.log.topics.partition_opener import PartitionOpener
+from cordwood.log.topics.store_share import StoreShare
 from cordwood.log.topics.topic import Topic, visible_names
 from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
 from cordwood.storage.disk_errors import refused_when_full
@@ -63,6 +64,10 @@ class NewTopic:
     topic_id: uuid.UUID | None = None  # None: a new one
 
 
+def _here(entry: TopicEntry, numbers: range) -> list[int]:
+    return [number for number in numbers if entry.is_here(number)]
+
+
 class TopicRegistry:
     """The topics by name. Any thread may use it; changes take turns.
 
@@ -76,11 +81,14 @@ class TopicRegistry:
         *,
         fs: FileSystem,
         directories: DataDirectories,
-        catalog: CatalogKeeper,
+        catalog: KeptCatalog,
         opener: PartitionOpener,
         defaults: TopicConfig,
         lifetime: Lifetime,
+        share: StoreShare | None = None,
     ) -> None:
+        """With a `share`, other processes own the other partitions: nothing of them is here."""
+        self._share = share
         self.changing = threading.RLock()
         self.defaults = defaults
         self._topics = dict(topics)
@@ -118,6 +126,19 @@ class TopicRegistry:
     def names_by_id(self) -> dict[uuid.UUID, str]:
         """The names of all topics by their ids, including internal topics."""
         return {topic.topic_id: name for name, topic in list(self._topics.items())}
+
+    def entries(self) -> Mapping[str, TopicEntry]:
+        """What the catalog says of all topics. A change replaces it."""
+        return self._catalog.topics
+
+    def begin(self, name: str, topic_id: uuid.UUID, number: int) -> None:
+        """Another process of this node is about to acknowledge a partition's first records.
+
+        Durable on return. Of a topic that was deleted meanwhile, nothing is noted.
+        """
+        entry = self._catalog.topics.get(name)
+        if entry is not None and entry.topic_id == topic_id and number < entry.partitions:
+            self._catalog.begin(entry, number)
 
     def overrides(self, name: str) -> dict[str, str]:
         """The keys that were set for a topic, with their values as text."""
@@ -234,9 +255,13 @@ class TopicRegistry:
             topic_id=topic.topic_id or new_topic_id(),
             partitions=topic.partitions,
             config=canonical_texts(topic.config),
+            absent=self._absent(topic.name, topic.partitions),
         )
-        self.make_partitions(entry, range(topic.partitions))
+        self.make_partitions(entry, _here(entry, range(topic.partitions)))
         return entry, config
+
+    def _absent(self, name: str, partitions: int) -> int:
+        return 0 if self._share is None else self._share.absent(name, partitions)
 
     def make_partitions(self, entry: TopicEntry, numbers: Sequence[int]) -> None:
         """Make directories, or none of them. Not durable. Holds `changing`."""
@@ -289,14 +314,17 @@ class TopicRegistry:
             added = range(0)
             if partitions is not None:
                 added = self._added(entry, partitions)
-                entry = replace(entry, partitions=partitions)
-            self.make_partitions(entry, added)
+                absent = entry.absent | self._absent(name, partitions)
+                entry = replace(entry, partitions=partitions, absent=absent)
+            self.make_partitions(entry, _here(entry, added))
             try:
                 self._catalog.apply(CatalogChange(put=(entry,)))
             except OSError:
                 self._opener.unmake(name, added)
                 raise
-            if added:
+            if added and entry.absent:
+                topic.host(entry.partitions, _here(entry, range(entry.partitions)))
+            elif added:
                 topic.add_partitions(added)
             topic.reconfigure(self._opener.config_of(entry))
             if config:

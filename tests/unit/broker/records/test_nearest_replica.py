@@ -28,6 +28,8 @@ RACKS = {1: "a", 2: "b", 3: "c"}
 class BenchCluster:
     """Finds the one replica of a bench."""
 
+    is_alone = False
+
     def __init__(self, bench: ReplicationBench) -> None:
         self._bench = bench
 

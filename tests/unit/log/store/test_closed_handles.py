@@ -10,6 +10,7 @@ import pytest
 
 import cordwood
 from cordwood.errors import LogClosedError
+from cordwood.log.topics.group_session import ReaderOptions
 
 # What a method is called with, by the names of its required parameters.
 ARGUMENTS: dict[str, object] = {
@@ -30,6 +31,7 @@ ARGUMENTS: dict[str, object] = {
     "isolation": "read_committed",
     "transactional_id": "billing",
     "now_ms": 0,
+    "options": ReaderOptions(),
 }
 # These end a handle, tell whether it has ended, or are facts that need no open file. The last ones
 # are called by the store itself.

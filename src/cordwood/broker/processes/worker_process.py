@@ -1,0 +1,186 @@
+"""One worker as the supervisor sees it: its process, its connections, its threads.
+
+serving   reads what the worker tells and asks, and answers; ends when the worker is gone
+sending   writes news. A worker that does not read them for long is killed: its next life gets
+          the whole image
+"""
+
+import logging
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from cordwood.broker.cluster.keeper_link import (
+    FrameKind,
+    encode_frame,
+    receive_frame,
+    send_frame,
+)
+from cordwood.broker.processes.keeper import Keeper
+from cordwood.broker.processes.process_task import ProcessTask
+from cordwood.errors import CordwoodError
+from cordwood.quantities import MIB
+
+logger = logging.getLogger(__name__)
+
+_UNSENT_BYTES_MAX: Final = 256 * MIB
+
+
+class WorkerProcess:
+    """One life of a worker. Made by the supervisor; any thread may call it."""
+
+    def __init__(
+        self,
+        task: ProcessTask,
+        keeper: Keeper,
+        *,
+        when_ready: Callable[[int], None],
+        when_ended: Callable[["WorkerProcess", int], None],
+    ) -> None:
+        """Make the process; nothing is heard of it before `start`.
+
+        `when_ended` gets its exit code, after it was waited for.
+        """
+        self.index = task.index
+        self._keeper = keeper
+        self._when_ready = when_ready
+        self._when_ended = when_ended
+        self._wanted = threading.Condition()
+        self._unsent: deque[bytes] = deque()
+        self._unsent_bytes = 0
+        self._is_subscribed = False
+        self._is_over = False
+        self._news, news = socket.socketpair()
+        self._calls, calls = socket.socketpair()
+        fds = [news.fileno(), calls.fileno(), *task.listening.values()]
+        try:
+            self._process = subprocess.Popen(_command(fds[:2]), pass_fds=fds, cwd=os.getcwd())
+        finally:
+            news.close()
+            calls.close()
+        self._put(encode_frame(FrameKind.TASK, task.encode()))
+
+    def start(self) -> None:
+        """Serve it. The owner has noted it before, or it would miss what is told meanwhile."""
+        for work, name in ((self._serve, "serving"), (self._send, "sending")):
+            threading.Thread(target=work, name=f"cordwood-{name}-{self.index}", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def tell(self, kind: FrameKind, body: bytes) -> None:
+        """Send news, if the worker has the image that they follow."""
+        if self._is_subscribed:
+            self._put(encode_frame(kind, body))
+
+    def stop(self) -> None:
+        """Ask it to end in order."""
+        self._put(encode_frame(FrameKind.STOP))
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended: `Popen` knows if it was waited for."""
+        self._process.send_signal(number)
+
+    # --- sending -----------------------------------------------------------------------------
+
+    def _put(self, frame: bytes) -> None:
+        with self._wanted:
+            if self._is_over:
+                return
+            self._unsent.append(frame)
+            self._unsent_bytes += len(frame)
+            is_deaf = self._unsent_bytes > _UNSENT_BYTES_MAX
+            self._wanted.notify()
+        if is_deaf:
+            logger.error("process %d (pid %d) does not listen; ending it", self.index, self.pid)
+            self.kill()
+
+    def _send(self) -> None:
+        while True:
+            with self._wanted:
+                while not self._unsent and not self._is_over:
+                    self._wanted.wait()
+                if self._is_over:
+                    return
+                frame = self._unsent.popleft()
+                self._unsent_bytes -= len(frame)
+            try:
+                self._news.sendall(frame)
+            except OSError:
+                return  # it has ended, or ends: `_serve` notices
+
+    # --- serving -----------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        with selectors.DefaultSelector() as ready:
+            for connection in (self._news, self._calls):
+                ready.register(connection, selectors.EVENT_READ)
+            is_there = True
+            while is_there:
+                for key, _ in ready.select():
+                    assert isinstance(key.fileobj, socket.socket)
+                    is_there = is_there and self._take(key.fileobj)
+        code = self._waited()
+        self._when_ended(self, code)
+        self._news.close()
+        self._calls.close()
+
+    def _waited(self) -> int:
+        """Wait until the process has ended; return its exit code."""
+        code = self._process.wait()
+        with self._wanted:
+            self._is_over = True
+            self._wanted.notify()
+        return code
+
+    def _take(self, connection: socket.socket) -> bool:
+        """Serve one frame; False if the worker is gone."""
+        try:
+            frame = receive_frame(connection)
+            if frame is None:
+                return False
+            match frame.kind:
+                case FrameKind.OPENED:
+                    self._keeper.subscribe(self._subscribe)
+                case FrameKind.READY:
+                    self._when_ready(self.index)
+                case _:
+                    kind, body = self._answer(frame.kind, frame.body)
+                    send_frame(connection, kind, body)
+        except OSError:
+            return False
+        return True
+
+    def _subscribe(self, kind: FrameKind, body: bytes) -> None:
+        self._is_subscribed = True
+        self.tell(kind, body)
+
+    def _answer(self, kind: FrameKind, body: bytes) -> tuple[FrameKind, bytes]:
+        try:
+            if kind is FrameKind.BEGIN:
+                return FrameKind.ANSWER, self._keeper.begin_partition(body)
+            return FrameKind.ANSWER, self._keeper.serve(body)
+        except OSError as error:
+            return FrameKind.REFUSAL, f"{error.errno or 0} {error}".encode()
+        except CordwoodError as error:
+            return FrameKind.REFUSAL, str(error).encode()
+        except Exception:
+            logger.exception("a request of process %d failed", self.index)
+            return FrameKind.REFUSAL, b"the request failed; see the log of the keeper"
+
+
+def _command(fds: Sequence[int]) -> list[str]:
+    module = "cordwood.broker.processes.worker"
+    return [sys.executable, "-m", module, *map(str, fds)]
