@@ -149,13 +149,14 @@ class Backup:
         transactions: TransactionCoordinator,
         copy_beside: Sequence[CopyTo],
     ) -> StoreSnapshot:
-        logs = directories.logs()
-        self._progress.expect(sum(log.state.segments.size for log in logs))
         make_durable_directory(self._fs, self._incomplete)
-        logs.sort(key=lambda log: log.topic != CONSUMER_OFFSETS_TOPIC)
         with publisher.still, transactions.still():
+            # Not before: a log that was opened meanwhile may be part of a transaction that ended.
+            logs = directories.logs()
+            logs.sort(key=lambda log: log.topic != CONSUMER_OFFSETS_TOPIC)
             bounds = [(log, log.high_watermark) for log in logs]
             publications = replace(publisher.publications, cuts={}, latest={})
+        self._progress.expect(sum(log.state.segments.size for log in logs))
         bounds = [(log, _synced_end(log, end)) for log, end in bounds]
         copied = {(log.topic, log.partition): self._copy_log(log, end) for log, end in bounds}
         self._write_small_files(copied, catalog, directories.meta)
