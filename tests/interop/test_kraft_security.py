@@ -84,7 +84,7 @@ def test_a_wrong_password_and_a_wrong_authority_are_named(
     other.write_bytes(CertificateAuthority.create("other").certificate_pem)
     trust = CertificateStore(option="ssl.truststore.location", location=str(other))
     for security, words in (
-        (replace(secured.security, password=Secret("wrong")), "does not accept user 'broker'"),
+        (replace(secured.security, password=Secret("marzipan")), "does not accept user 'broker'"),
         (replace(secured.security, trust=trust), "is not trusted"),
     ):
         caplog.clear()
@@ -94,4 +94,4 @@ def test_a_wrong_password_and_a_wrong_authority_are_named(
             member.wait(lambda words=words: words in caplog.text, polls=True)  # type: ignore[misc]
 
         assert "pencil" not in caplog.text
-        assert "wrong" not in caplog.text
+        assert "marzipan" not in caplog.text
