@@ -169,4 +169,6 @@ def records_of(path: Path) -> list[tuple[int, int | None, bytes | None, bytes | 
 
 
 def staged(path: Path) -> list[Path]:
-    return sorted(Path(inbox_directory(str(path))).glob("*"))
+    """What jobs have put into the inbox, but for their signs of life."""
+    found = Path(inbox_directory(str(path))).glob("*")
+    return sorted(each for each in found if each.suffix != ".beat")

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import cordwood
-from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat
+from cordwood.log.inbox.change_inbox import LOST_RUN_MS
+from cordwood.spark.tables.lake_target import LakeTarget, TableFormat
 
 from .compacted_topic import (
     NOW,
@@ -108,6 +111,74 @@ def test_compaction_survives_the_death_of_a_worker(
     assert records_of(data) == records_of(same)
     assert cleaner_checkpoint(data) == cleaner_checkpoint(same)
     assert staged(data) == []
+
+
+def test_a_driver_that_dies_leaves_a_sound_log_and_the_next_run_finishes_and_tidies_up(
+    cluster: StandaloneCluster, tmp_path: Path
+) -> None:
+    data, same = tmp_path / "data", tmp_path / "same"
+    fill(data, seed=13, partitions=4, batches=300, segment_bytes=3000)
+    shutil.copytree(data, same)
+    before = set(records_of(data))
+
+    job = start_job(cluster, "compact", TOPIC, "--force", "--at", data)
+    wait_for(lambda: any(path.is_dir() and any(path.iterdir()) for path in staged(data)), job)
+    job.kill()
+    job.communicate()
+    assert set(records_of(data)) <= before
+    wait_until_quiet(data)
+    _make_older(staged(data), seconds=LOST_RUN_MS // 1000 + 1)
+    report = finish(start_job(cluster, "compact", TOPIC, "--force", "--at", data))
+
+    compact_locally(same, now_ms=NOW)
+    assert report["problems"] == []
+    assert records_of(data) == records_of(same)
+    assert [path for path in staged(data) if path.is_dir()] == []
+
+
+def wait_until_quiet(data: Path) -> None:
+    """Executors notice the death of their driver and end; until then they may write."""
+    seen: list[tuple[Path, int]] = []
+    deadline_s = time.monotonic() + 120
+    while time.monotonic() < deadline_s:
+        time.sleep(3)
+        now = [(file, file.stat().st_size) for path in staged(data) for file in path.glob("*")]
+        if now == seen:
+            return
+        seen = now
+    raise TimeoutError("tasks of a dead driver write for minutes")
+
+
+def _make_older(paths: list[Path], *, seconds: int) -> None:
+    inside = [file for path in paths if path.is_dir() for file in path.iterdir()]
+    for each in [*paths, *inside]:
+        found = each.stat()
+        os.utime(each, (found.st_atime - seconds, found.st_mtime - seconds))
+
+
+def test_a_worker_that_hangs_for_a_while_delays_a_scan_and_changes_nothing(
+    cluster: StandaloneCluster, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    fill(data, seed=14, partitions=4, batches=200)
+
+    job = start_job(cluster, "verify", TOPIC, "--at", data)
+    with stopped(cluster.workers[-1]):
+        time.sleep(5)
+    report = finish(job)
+
+    assert report["problems"] == []
+    assert sum(row["records"] for row in report["rows"]) >= len(records_of(data))
+
+
+@contextmanager
+def stopped(worker: subprocess.Popen[bytes]) -> Iterator[None]:
+    """The worker and its executors stand still, as if their disk did not answer."""
+    os.killpg(worker.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(worker.pid, signal.SIGCONT)
 
 
 def test_an_export_survives_the_death_of_a_worker_and_has_each_offset_once(

@@ -53,7 +53,7 @@ def test_compact_shows_what_it_did_and_a_dry_run_what_it_would(
     assert (planned, code, again) == (0, 0, 0)
     assert json.loads(shown)["rows"][0]["is_due"]
     assert "records_kept" in out
-    assert "rewriting segments" in err
+    assert "rewriting logs" in err
     (row,) = json.loads(after)["rows"]
     assert row["bytes_read"] == 0
 
@@ -140,14 +140,15 @@ def test_stats_counts(spark: SparkSession, data: Path, run: Any) -> None:
 def test_what_goes_wrong_in_a_task_is_said_in_a_sentence(
     spark: SparkSession, data: Path, run: Any
 ) -> None:
-    code, _, err = run(
-        "spark", "replay", TOPIC, "--to-topic", "again", "--where", "nowhere = 1", "--at", data,
-        "--partitions", 1,
-    )  # fmt: skip
+    replay = ("spark", "replay", TOPIC, "--to-topic", "again", "--at", data, "--partitions", 1)
 
-    assert code == 1
+    code, _, err = run(*replay, "--where", "raise_error('nowhere') IS NULL")
+    refused, _, said = run(*replay, "--where", "nowhere = 1")
+
+    assert (code, refused) == (1, 2)
     assert "nowhere" in err
-    assert "Traceback" not in err
+    assert "where = nowhere = 1: is not a condition on a record" in said
+    assert "Traceback" not in err + said
 
 
 @pytest.mark.parametrize(

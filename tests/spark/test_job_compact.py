@@ -16,6 +16,7 @@ from cordwood.quantities import TimestampMs
 from cordwood.spark.jobs import compact
 from cordwood.spark.jobs.compact import CompactOptions, run_compact
 from cordwood.spark.jobs.compaction.group_plan import CompactionScope, plan_job
+from cordwood.spark.jobs.compaction.whole_log import WHOLE_BYTES_MAX
 from fakes.client_batches import client_batch
 
 from .compacted_topic import (
@@ -50,15 +51,16 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
+@pytest.mark.parametrize("whole_bytes_max", [0, WHOLE_BYTES_MAX, 45_000])
 def test_the_result_is_byte_for_byte_that_of_the_stores_own_cleaner(
-    spark: SparkSession, data: Path, tmp_path: Path
+    spark: SparkSession, data: Path, tmp_path: Path, whole_bytes_max: int
 ) -> None:
     writers = fill(data, seed=1, partitions=2)
     same = tmp_path / "same"
     shutil.copytree(data, same)
 
     compact_locally(same, now_ms=NOW)
-    report = run_compact(spark, options(data))
+    report = run_compact(spark, options(data, whole_bytes_max=whole_bytes_max))
 
     assert report.problems == ()
     assert report.totals["bytes_reclaimed"] > 0
@@ -74,7 +76,12 @@ def test_the_result_is_byte_for_byte_that_of_the_stores_own_cleaner(
     compact_locally(same, now_ms=later)
     run_compact(
         spark,
-        CompactOptions(paths=(str(data),), scope=CompactionScope.ALL, now_ms=TimestampMs(later)),
+        CompactOptions(
+            paths=(str(data),),
+            scope=CompactionScope.ALL,
+            now_ms=TimestampMs(later),
+            whole_bytes_max=whole_bytes_max,
+        ),
     )
 
     assert segments_of(data) == segments_of(same)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,11 @@ from pyspark.sql import SparkSession
 
 import cordwood
 from cordwood.errors import ConfigError
+from cordwood.spark.jobs.export import ExportOptions, run_export
 from cordwood.spark.jobs.materialize import MaterializeOptions, run_materialize
-from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat, read_files
+from cordwood.spark.tables.lake_table import UpkeepPolicy
+from cordwood.spark.tables.lake_target import LakeTarget, TableFormat, read_files
+from cordwood.value_class import replace
 
 TOPIC = "accounts"
 
@@ -82,18 +88,18 @@ def options(data: Path, to: LakeTarget, **rest: Any) -> MaterializeOptions:
 def test_increments_come_to_the_state_that_a_replay_from_nothing_comes_to(
     spark: SparkSession, data: Path, tmp_path: Path, kind: TableFormat
 ) -> None:
-    to, anew = target(tmp_path, kind), target(tmp_path, kind, "anew")
+    to, again = target(tmp_path, kind), target(tmp_path, kind, "again")
 
     append(data, seed=1)
     run_materialize(spark, options(data, to))
     append(data, seed=2)
     report = run_materialize(spark, options(data, to))
-    run_materialize(spark, options(data, anew, buckets=2))
+    run_materialize(spark, options(data, again, buckets=2))
     by_increments = table_rows(spark, to)
     run_materialize(spark, options(data, to, is_rebuild=True))
 
     assert {row[0]: row[1] for row in by_increments} == expected(data)
-    assert by_increments == table_rows(spark, anew) == table_rows(spark, to)
+    assert by_increments == table_rows(spark, again) == table_rows(spark, to)
     assert report.totals["offsets"] == 61
 
 
@@ -212,7 +218,7 @@ def test_a_topic_that_was_made_anew_takes_a_rebuild_and_nothing_of_the_old_one_s
         store.delete_topic(TOPIC)
         store.create_topic(TOPIC, partitions=2).append(b"1", key=b"of the new one")
 
-    with pytest.raises(ConfigError, match="created again"):
+    with pytest.raises(ConfigError, match=r"created again.*--rebuild"):
         run_materialize(spark, options(data, to))
     run_materialize(spark, options(data, to, is_rebuild=True))
 
@@ -311,6 +317,26 @@ def test_a_delta_table_of_something_else_is_refused(data: Path, tmp_path: Path) 
         run_materialize(None, options(data, to, is_dry_run=True))
 
 
+@pytest.mark.parametrize("kind", list(TableFormat))
+def test_tables_of_records_and_tables_of_keys_are_not_mixed(
+    spark: SparkSession, data: Path, tmp_path: Path, kind: TableFormat
+) -> None:
+    keys, records = target(tmp_path, kind, "keys"), target(tmp_path, kind, "records")
+    exported = ExportOptions(paths=(str(data),), topics=(TOPIC,), target=records)
+    append(data, seed=11)
+    run_materialize(spark, options(data, keys))
+    run_export(None, exported)
+    before = state_of(spark, keys)
+
+    with pytest.raises(ConfigError, match="one row for each key"):
+        run_export(None, replace(exported, target=keys))
+    for is_rebuild in (False, True):
+        with pytest.raises(ConfigError, match="one row for each record"):
+            run_materialize(spark, options(data, records, is_rebuild=is_rebuild))
+
+    assert state_of(spark, keys) == before
+
+
 def test_a_dry_run_needs_no_spark(data: Path, tmp_path: Path) -> None:
     append(data, seed=7, count=3)
 
@@ -320,3 +346,62 @@ def test_a_dry_run_needs_no_spark(data: Path, tmp_path: Path) -> None:
 
     assert report.totals["offsets"] == 4
     assert not (tmp_path / "parquet-state").exists()
+
+
+@pytest.mark.parametrize("kind", list(TableFormat))
+def test_a_job_that_follows_keeps_the_table_at_the_state_of_the_log(
+    spark: SparkSession, data: Path, tmp_path: Path, kind: TableFormat
+) -> None:
+    to = target(tmp_path, kind)
+    stop = threading.Event()
+    ended: list[Any] = []
+    policy = UpkeepPolicy(expire_ms=0) if kind is TableFormat.ICEBERG else None
+    given = options(data, to, follow_s=0.1, upkeep=policy, upkeep_commits=2)
+    append(data, seed=1)
+
+    job = threading.Thread(
+        target=lambda: ended.append(run_materialize(spark, given, stop=stop)), name="job"
+    )
+    job.start()
+    try:
+        for seed in (2, 3):
+            wait_for_state(spark, to, expected(data), job)
+            append(data, seed)
+        wait_for_state(spark, to, expected(data), job)
+    finally:
+        stop.set()
+        job.join(120)
+
+    (report,) = ended
+    assert report.totals["commits"] >= 3
+    assert report.totals["offsets"] == 183
+    assert [row["from"] for row in report.rows] == [0, 0]
+    assert state_of(spark, to) == expected(data)
+    if policy is not None:
+        assert report.totals["merged_files"] == 0, "a file is a bucket"
+        assert report.totals["expired_snapshots"] > 0
+
+
+def wait_for_state(
+    spark: SparkSession, to: LakeTarget, wanted: dict[bytes, bytes], job: threading.Thread
+) -> None:
+    deadline_s = time.monotonic() + 120
+    while to.open(replaces=True).load() is None or state_of(spark, to) != wanted:
+        assert job.is_alive(), "the job ended"
+        assert time.monotonic() < deadline_s, "timeout"
+        time.sleep(0.1)
+
+
+def test_an_aborted_change_is_no_change(spark: SparkSession, tmp_path: Path) -> None:
+    data, to = tmp_path / "data", target(tmp_path, TableFormat.PARQUET)
+    with cordwood.open(data) as store:
+        store.create_topic(TOPIC)
+        with store.transaction("kept") as transaction:
+            transaction.append(TOPIC, b"10", key=b"anna", partition=0)
+        with contextlib.suppress(ZeroDivisionError), store.transaction("lost") as transaction:
+            transaction.append(TOPIC, b"999", key=b"anna", partition=0)
+            raise ZeroDivisionError
+
+    run_materialize(spark, options(data, to))
+
+    assert state_of(spark, to) == {b"anna": b"10"}

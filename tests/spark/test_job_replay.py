@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 import cordwood
 from cordwood.errors import ConfigError
 from cordwood.spark.jobs.replay import ReplayOptions, run_replay
-from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat
 from cordwood.spark.jobs.topic_target import TopicTarget
+from cordwood.spark.tables.lake_target import LakeTarget, TableFormat
 
 TOPIC = "orders"
 NOW = 1_700_000_000_000
@@ -131,3 +131,38 @@ def test_a_dry_run_says_which_offsets_and_needs_no_spark(data: Path) -> None:
         (0, 8, 10),
         (1, 7, 10),
     ]
+
+
+def test_a_dry_run_checks_what_a_run_checks_and_changes_nothing(
+    spark: SparkSession, data: Path, tmp_path: Path
+) -> None:
+    missing = TopicTarget(paths=(str(data),), topic="nowhere")
+    table = LakeTarget(format=TableFormat.PARQUET, table=str(tmp_path / "table"))
+    before = sorted(tmp_path.rglob("*"))
+
+    fresh = run_replay(None, options(data, is_dry_run=True))
+    with pytest.raises(ConfigError, match="to topic = nowhere: does not exist"):
+        run_replay(None, options(data, missing, is_dry_run=True))
+    with pytest.raises(ConfigError, match="where = valeu = 'a': is not a condition"):
+        run_replay(spark, options(data, where="valeu = 'a'", is_dry_run=True))
+    with pytest.raises(ConfigError, match="where = offset >: is not a condition"):
+        run_replay(spark, options(data, table, where="offset >", is_dry_run=True))
+    assert sorted(tmp_path.rglob("*")) == before
+    run_replay(spark, options(data))
+    done = run_replay(None, options(data, is_dry_run=True))
+
+    assert fresh.totals["outcome"] == "would be done"
+    assert done.totals["outcome"] == "was already done"
+
+
+@pytest.mark.parametrize(
+    "where", ["partition = 0 AND offset >= 8", "partition + 0 = 0 AND offset > 7"]
+)
+def test_a_condition_selects_the_same_rows_whoever_evaluates_it(
+    spark: SparkSession, data: Path, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    report = run_replay(spark, options(data, where=where, keeps_partition=True))
+
+    assert report.totals["records"] == 2
+    assert values(data) == {0: [b"value-16", b"value-18"], 1: []}
+    assert ("every record between the bounds is read" in caplog.text) == ("+" in where)

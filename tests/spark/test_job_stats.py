@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import datetime
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import cordwood
-from cordwood.spark.jobs.stats import StatsOptions, run_stats
+from cordwood.spark.jobs.stats import StatsOptions, run_stats, transform
 from spark.spark_tasks import tasks_of
 
 TOPIC = "orders"
@@ -53,6 +54,30 @@ def test_records_bytes_keys_duplicates_and_late_ones_by_partition_and_hour(
         "late": 2,
         "late_ms_max": 30_000,
     }
+
+
+def test_a_partition_that_many_tasks_read_has_the_figures_that_sorting_it_gives(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    chance = random.Random(5)
+    with cordwood.open(tmp_path, config={"durability": "os"}) as store:
+        topic = store.create_topic(TOPIC, partitions=2, config={"segment.records": 7})
+        for number in range(200):
+            topic.append(
+                b"v" * chance.randint(0, 9),
+                key=None if number % 9 == 0 else b"k%d" % chance.randint(0, 20),
+                partition=number % 2,
+                timestamp_ms=START + number * 60_000 - chance.choice([0, 0, 0, 900_000]),
+            )
+    options = StatsOptions(paths=(str(tmp_path),), topics=(TOPIC,), task_bytes=300)
+    rows = spark.read.format("cordwood").option("subscribe", TOPIC).load(str(tmp_path))
+
+    report = run_stats(spark, options)
+
+    assert list(report.rows) == [row.asDict() for row in transform(rows).collect()]
+    assert report.totals["records"] == 200
+    assert report.totals["late"] > 20
+    assert tasks_of(spark, lambda: run_stats(spark, options)) > 40
 
 
 def test_an_empty_topic_has_nothing_to_count(spark: SparkSession, data: Path) -> None:

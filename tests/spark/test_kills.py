@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -29,8 +30,8 @@ from cordwood.spark.jobs.compaction.group_plan import CompactionScope
 from cordwood.spark.jobs.export import ExportOptions, run_export
 from cordwood.spark.jobs.ingest import IngestColumns, IngestOptions, run_ingest
 from cordwood.spark.jobs.materialize import MaterializeOptions, run_materialize
-from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat, read_files
 from cordwood.spark.jobs.topic_target import TopicTarget
+from cordwood.spark.tables.lake_target import LakeTarget, TableFormat, read_files
 from spark.compacted_topic import NOW, compact_locally, fill, records_of, staged
 from spark.sink_stores import leftovers, values
 
@@ -231,6 +232,61 @@ def test_a_materialization_that_is_killed_is_finished_by_the_next(
     assert sorted((row[0], bytes(row[1]), bytes(row[2])) for row in rows) == sorted(
         (p, b"key-%d" % (n % 20), b"%d" % n) for p in range(2) for n in range(80, 100)
     )
+
+
+@pytest.mark.parametrize("kind", list(TableFormat))
+def test_a_follower_of_a_changelog_that_is_killed_again_and_again_comes_to_its_state(
+    spark: SparkSession, tmp_path: Path, kind: TableFormat
+) -> None:
+    data = orders(tmp_path, 40)
+    is_iceberg = kind is TableFormat.ICEBERG
+    to = LakeTarget(
+        format=kind,
+        table="lake.orders" if is_iceberg else str(tmp_path / "table"),
+        warehouse=str(tmp_path / "warehouse") if is_iceberg else None,
+    )
+    where = ("--warehouse", to.warehouse) if is_iceberg else ()
+
+    def progress(number: int) -> int:
+        """Files are written, and perhaps not committed; the second time they are."""
+        return _held(to) if number == 1 else len(list(tmp_path.glob("**/bucket-*.parquet")))
+
+    def is_further(number: int, before: int) -> bool:
+        return progress(number) > before
+
+    for number in range(3):
+        kill_job(
+            "materialize", "orders", "--at", data, "--table", to.table, "--format", kind.value,
+            *where, "--buckets", 2, "--follow", "--every", "100ms", "--upkeep",
+            when=partial(is_further, number, progress(number)),
+        )  # fmt: skip
+        with cordwood.open(data) as store:
+            topic = store.topic("orders")
+            for n in range(20):
+                key = b"key-%d" % n
+                topic.append(None if n % 3 == number else b"of kill %d" % number, key=key)
+
+    run_materialize(spark, MaterializeOptions(paths=(str(data),), topic="orders", target=to))
+
+    state: dict[tuple[int, bytes], bytes] = {}
+    with cordwood.open(data, read_only=True) as final:
+        for log in final.topic("orders").partitions:
+            for record in log.read():
+                place = (log.partition, record.key or b"")
+                state.pop(place, None)
+                if record.value is not None:
+                    state[place] = record.value
+    table = to.open(replaces=True)
+    table.load()
+    rows = read_files(spark, table.files()).select("partition", "key", "value").collect()
+    assert len(rows) == len(state)
+    assert {(row[0], bytes(row[1])): bytes(row[2]) for row in rows} == state
+
+
+def _held(to: LakeTarget) -> int:
+    """How many offsets the table has taken in."""
+    state = to.open(replaces=True).load()
+    return 0 if state is None else sum(state.offsets.values())
 
 
 def test_an_ingestion_that_is_killed_is_written_once_by_the_next(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cordwood
+import cordwood.spark
 from cordwood.log.beside.job_traces import read_traces
 from cordwood.log.store.store import Store
 from cordwood.storage.files import RealFileSystem
@@ -312,6 +313,7 @@ def test_options_choose_what_a_stream_reads(
         ({"minOffsetsPerTrigger": 5, "maxTriggerDelay": "late"}, "maxTriggerDelay = late"),
         ({"maxBytesPerTrigger": "-1"}, "maxBytesPerTrigger = -1"),
         ({"group": " "}, "group = "),
+        ({"startingOffsets": "earlyest"}, "startingOffsets = earlyest"),
     ],
 )
 def test_a_bad_option_fails_the_query_by_name(
@@ -322,5 +324,7 @@ def test_a_bad_option_fails_the_query_by_name(
     store.create_topic("a")
     stream = Stream(spark, store.path, tmp_path, **options)
 
-    with pytest.raises(StreamingQueryException, match=words):
+    with pytest.raises(StreamingQueryException) as failed:
         stream.run()
+
+    assert cordwood.spark.explain(failed.value).startswith(words)

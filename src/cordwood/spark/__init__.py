@@ -11,15 +11,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cordwood.spark.data_source import CordwoodDataSource, register
+    from cordwood.spark.decoded_frame import decode
+    from cordwood.spark.error_lines import explain
+    from cordwood.spark.log_table import LogTable, table
     from cordwood.spark.spark_session import session
 
 _HOMES = {
     "CordwoodDataSource": "cordwood.spark.data_source",
+    "LogTable": "cordwood.spark.log_table",
+    "decode": "cordwood.spark.decoded_frame",
+    "explain": "cordwood.spark.error_lines",
     "register": "cordwood.spark.data_source",
     "session": "cordwood.spark.spark_session",
+    "table": "cordwood.spark.log_table",
 }
 
-__all__ = ["CordwoodDataSource", "register", "session"]
+__all__ = ["CordwoodDataSource", "LogTable", "decode", "explain", "register", "session", "table"]
 
 
 def __getattr__(name: str) -> object:

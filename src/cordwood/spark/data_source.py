@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from cordwood.errors import CordwoodError
 from cordwood.spark.source.row_schema import columns_of, row_schema
 from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source_lookup import make_active, use_this_python
+from cordwood.spark.worker_heap import settle_heap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
     from cordwood.spark.source.batch_reader import CordwoodBatchReader
-    from cordwood.spark.source.stream_reader import CordwoodStreamReader
+    from cordwood.spark.source.stream_reader import CordwoodStreamReader, RefusedStreamReader
 
 FORMAT_NAME = "cordwood"
 
@@ -39,23 +41,31 @@ class CordwoodDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of Kafka's row that the options select. Refuses bad options early."""
+        settle_heap()
         return row_schema(SourceOptions.columns_from(self.options))
 
     def reader(self, schema: StructType) -> "CordwoodBatchReader":
         from cordwood.spark.source.batch_reader import CordwoodBatchReader
 
+        settle_heap()
         options = SourceOptions.for_batch(self.options)
         return CordwoodBatchReader(options, columns_of(schema))
 
-    def streamReader(self, schema: StructType) -> "CordwoodStreamReader":  # noqa: N802
-        from cordwood.spark.source.stream_reader import CordwoodStreamReader
+    def streamReader(  # noqa: N802
+        self, schema: StructType
+    ) -> "CordwoodStreamReader | RefusedStreamReader":
+        from cordwood.spark.source.stream_reader import CordwoodStreamReader, RefusedStreamReader
 
-        options = SourceOptions.for_stream(self.options)
-        return CordwoodStreamReader(options, columns_of(schema))
+        try:
+            options = SourceOptions.for_stream(self.options)
+            return CordwoodStreamReader(options, columns_of(schema))
+        except CordwoodError as error:
+            return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceArrowWriter":
         from cordwood.spark.sink.writer_choice import batch_writer
 
+        settle_heap()
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(  # noqa: N802
@@ -63,6 +73,7 @@ class CordwoodDataSource(DataSource):
     ) -> "DataSourceStreamArrowWriter":
         from cordwood.spark.sink.writer_choice import stream_writer
 
+        settle_heap()
         return stream_writer(self.options, schema, overwrite)
 
 

@@ -3,7 +3,6 @@
 import functools
 import inspect
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -67,7 +66,6 @@ class SparkJob:
 
 
 _QUIET: Final = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
-_CAUSE: Final = re.compile(r"\s*(?:[a-z_]+\.)*([A-Z]\w*(?:Error|Exception)): (.+)")
 _LINE_S: Final = 5.0  # between two lines about the same step, without a terminal
 
 
@@ -190,15 +188,15 @@ def _session(
 
 @contextmanager
 def _plain_errors(name: str) -> Iterator[None]:
-    """Report the error of a task without the Python and Java tracebacks around it."""
+    """Report the error of a task in one line. `--debug` shows Spark's traces after it."""
     from pyspark.errors import PySparkException
+
+    from cordwood.spark.error_lines import explain
 
     try:
         yield
     except PySparkException as error:
-        causes = [found for line in str(error).splitlines() if (found := _CAUSE.fullmatch(line))]
-        text = causes[-1][2] if causes else str(error).partition("\n")[0]
-        raise CordwoodError(f"{name} failed: {text}") from error
+        raise CordwoodError(f"{name} failed: {explain(error)}") from error
 
 
 def show_report(report: "JobReport", *, as_json: bool) -> None:

@@ -15,10 +15,13 @@ from cordwood.cli.spark.job_run import (
     source_paths,
     store_paths,
 )
+from cordwood.cli.spark.pipeline_command import init_pipeline
 from cordwood.cli.spark.table_commands import export, materialize
 from cordwood.cli.spark.topic_commands import ingest, replay
 
-_HELP = "Run Spark jobs: compact, export, materialize, ingest, replay, verify, stats."
+_HELP = (
+    "Run Spark jobs: compact, export, materialize, ingest, replay, verify, stats; init-pipeline."
+)
 
 spark_app = typer.Typer(help=_HELP, no_args_is_help=True)
 
@@ -120,3 +123,4 @@ def stats(topics: TopicsArgument, *, at: SourceAtOption = None, dry_run: bool) -
 
 for _command in (compact, verify, stats, export, materialize, ingest, replay):
     spark_app.command(_command.__name__)(_command)
+spark_app.command("init-pipeline")(init_pipeline)

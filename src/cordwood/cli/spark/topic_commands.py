@@ -25,8 +25,8 @@ from cordwood.cli.spark.table_commands import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.spark.jobs.tables.lake_target import LakeTarget
     from cordwood.spark.jobs.topic_target import TopicTarget
+    from cordwood.spark.tables.lake_target import LakeTarget
 
 PartitionsOption = Annotated[
     int | None,
@@ -229,7 +229,7 @@ def replay(
       cordwood spark replay orders --since -1d --to-topic orders-again
       cordwood spark replay orders --where "key = 'user:42'" --table /srv/tables/user-42
     """
-    from cordwood.spark.jobs.replay import ReplayOptions, run_replay
+    from cordwood.spark.jobs.replay import ReplayOptions, needs_session, run_replay
 
     if (to_topic is None) == (table is None):
         raise UsageError("pass either --to-topic or --table")
@@ -255,7 +255,8 @@ def replay(
         is_dry_run=dry_run,
     )
     return SparkJob(
-        run=lambda spark, report: run_replay(spark, options, report), needs_spark=not dry_run
+        run=lambda spark, report: run_replay(spark, options, report),
+        needs_spark=needs_session(options),
     )
 
 

@@ -1,14 +1,18 @@
 """`compact`: compact a large topic on many machines.
 
+A log of at most 2 GiB is compacted by one task, as the store's cleaner does it; see `whole_log`.
+A larger one is spread over all tasks:
+
     1  scan      one task for each group of segments: the keys in it, with their newest offsets
     2  shuffle   the newest offset of each key over all groups: `transform`
     3  rewrite   one task for each group: write the kept records into staging
-    4  swap      the owner of the store swaps the groups in, one by one, in the order of the log
+    4  swap      the owner of the store swaps the groups in, one by one, in the order of the log;
+                 for both kinds
 
 The result is, record by record, that of the store's own cleaner. The order of the swaps matters: a
 tombstone may be dropped only after all records it covers. A job that is killed leaves a log that is
-compacted up to some group, and staged files, which the owner of the store removes; the next run
-continues from there.
+compacted up to some group, and staged files, which the owner of the store or the next run removes
+after ten minutes; the next run continues from there.
 
 Executors read and write the data directories, so these must be on storage that all of them share.
 """
@@ -25,6 +29,8 @@ from cordwood.errors import ChangeRefusedError, ChangeTimeoutError
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.library import request_change
 from cordwood.log.compaction.compaction_transactions import WalkState
+from cordwood.log.inbox.change_inbox import ChangeInbox
+from cordwood.log.inbox.staging_run import StagingRun
 from cordwood.log.inbox.store_change import StagedSegment, SwapSegments
 from cordwood.quantities import Offset, ProducerId, TimestampMs
 from cordwood.spark.jobs.compaction.group_plan import (
@@ -36,12 +42,19 @@ from cordwood.spark.jobs.compaction.group_plan import (
 from cordwood.spark.jobs.compaction.group_rewrite import RewrittenGroup, ScannedGroup, rewrite_group
 from cordwood.spark.jobs.compaction.group_scan import SCAN_SCHEMA, parse_effect, scan_group
 from cordwood.spark.jobs.compaction.group_walk import RunSecret
+from cordwood.spark.jobs.compaction.whole_log import (
+    WHOLE_BYTES_MAX,
+    is_for_one_task,
+    rewrite_log,
+    state_before,
+)
 from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
+from cordwood.spark.source.task_list import task_numbers
 from cordwood.storage.file_access import FileAccess
 from cordwood.storage.file_copy import copy_file
 from cordwood.storage.files import RealFileSystem
-from cordwood.value_class import dataclass
+from cordwood.value_class import dataclass, replace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +77,7 @@ class CompactOptions:
     scope: CompactionScope = CompactionScope.DIRTY
     is_dry_run: bool = False
     timeout_s: float = SWAP_TIMEOUT_S
+    whole_bytes_max: int = WHOLE_BYTES_MAX  # smaller logs are compacted by one task
     now_ms: TimestampMs | None = None  # None: now
 
 
@@ -77,8 +91,11 @@ def run_compact(
     if options.is_dry_run:
         return JobReport(job="compact", rows=tuple(map(_plan_row, plans)), is_dry_run=True)
     assert spark is not None, "a session is needed for all but a dry run"
-    job = _CompactJob(spark, paths, options, now_ms, JobProgress(spark, report))
-    return job.run(plans)
+    fs = RealFileSystem(FileAccess.of_store(paths[0]))
+    ChangeInbox(fs, paths[0]).sweep(SystemClock().now_ms())  # files of jobs that were killed
+    with StagingRun(fs, paths[0]) as staging:
+        run = RunSecret(secret=secrets.token_bytes(16), now_ms=now_ms, run_id=staging.run_id)
+        return _CompactJob(spark, paths, options, run, JobProgress(spark, report)).run(plans)
 
 
 def transform(df: "DataFrame") -> "DataFrame":
@@ -108,19 +125,19 @@ class _CompactJob:
         spark: "SparkSession",
         paths: tuple[str, ...],
         options: CompactOptions,
-        now_ms: TimestampMs,
+        run: RunSecret,
         progress: JobProgress,
     ) -> None:
         self._spark = spark
         self._paths = paths
         self._options = options
         self._progress = progress
-        self._run = RunSecret(secret=secrets.token_bytes(16), now_ms=now_ms)
+        self._run = run
 
     def run(self, plans: Sequence[PartitionPlan]) -> JobReport:
         groups = {group.number: group for plan in plans for group in plan.groups}
         try:
-            results = self._rewrite_all(groups) if groups else {}
+            results = self._rewrite_all(plans)
             outcomes = [self._swap_all(plan, results) for plan in plans]
         finally:
             self._discard_staged(groups.values())
@@ -128,9 +145,37 @@ class _CompactJob:
 
     # --- with Spark ----------------------------------------------------------------------------
 
-    def _rewrite_all(self, groups: Mapping[int, GroupPlan]) -> dict[int, RewrittenGroup]:
+    def _rewrite_all(self, plans: Sequence[PartitionPlan]) -> dict[int, RewrittenGroup]:
+        bytes_max = self._options.whole_bytes_max
+        due = [plan for plan in plans if plan.groups]
+        whole = [plan for plan in due if is_for_one_task(plan.groups, bytes_max=bytes_max)]
+        split = [group for plan in due if plan not in whole for group in plan.groups]
+        results = self._rewrite_whole(whole) if whole else []
+        results += self._rewrite_split(split) if split else []
+        return {result.number: result for result in results}
+
+    def _rewrite_whole(self, plans: Sequence[PartitionPlan]) -> list[RewrittenGroup]:
+        """One task for each log. The largest come first, so that none is left for the end."""
+        largest_first = sorted(
+            (plan.groups for plan in plans), key=lambda groups: -sum(group.size for group in groups)
+        )
+        run, count = self._run, len(largest_first)
+
+        def rewrite(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+            for number in task_numbers(batches):
+                for result in rewrite_log(largest_first[number], run):
+                    yield _render_result(result)
+
+        with self._progress.step("rewriting logs"):
+            tasks = self._spark.range(0, count, 1, count)
+            rows = tasks.mapInArrow(rewrite, _RESULT_SCHEMA).collect()
+        return [_parse_result(row.asDict()) for row in rows]
+
+    def _rewrite_split(self, chosen: Sequence[GroupPlan]) -> list[RewrittenGroup]:
+        """One task for each group, with the keys of all groups shuffled between two passes."""
         from pyspark import StorageLevel
 
+        groups = {number: replace(group, number=number) for number, group in enumerate(chosen)}
         keys = self._scan(groups).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             with self._progress.step("reading keys"):
@@ -141,7 +186,7 @@ class _CompactJob:
         finally:
             keys.unpersist()
         results = [_parse_result(row.asDict()) for row in rows]
-        return {result.number: result for result in results}
+        return [replace(result, number=chosen[result.number].number) for result in results]
 
     def _scan(self, groups: Mapping[int, GroupPlan]) -> "DataFrame":
         run, count = self._run, len(groups)
@@ -257,8 +302,7 @@ def _scanned(
         group = groups[number]
         if group.log != log:
             log, state = group.log, WalkState()
-        begun = {(t.producer_id, t.first_offset) for t in group.aborted}
-        state = WalkState(committed=state.committed, met=state.met & begun)
+        state = state_before(group, state)
         scanned[number] = ScannedGroup(key_count=facts[number]["keys"], before=state)
         state = parse_effect(facts[number]).after(state)
     return scanned

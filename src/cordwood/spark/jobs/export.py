@@ -1,89 +1,119 @@
-"""`export`: copy a topic into a Parquet, Delta or Iceberg table; each run adds the new records.
+"""`export`: a topic as a Parquet, Delta or Iceberg table; each run adds the new records.
 
 The table stores its offsets, with the topic's id, and changes them in the same commit as its rows.
 So it contains each offset once, even if a run is killed. The table, and the log from those offsets
 on, contain every record once: `table_and_tail`.
 
-With a schema, values are decoded from JSON. A value that does not decode goes unchanged, with the
-reason, to a second table beside the first. That one is committed first and stores its offsets too.
-If a run ended between the two commits, the next run first brings the table up to the second one.
+Keys, values and headers may be decoded. A row that does not fit goes unchanged, with the reason, to
+a second table beside the first. `feed_steps` says how the two stay together.
+
+With `follow` the job goes on: it commits what is new every few seconds, until it is stopped.
 """
 
-import json
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.errors import ConfigError
+from cordwood.quantities import MIB
+from cordwood.spark.decoding.row_decoding import ENVELOPE_COLUMNS, RowDecoder
+from cordwood.spark.jobs.feed_steps import StepKind
 from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
-from cordwood.spark.jobs.json_values import (
-    DECODED,
-    REASON,
-    decode_values,
-    infer_schema,
-    parse_schema,
+from cordwood.spark.jobs.row_choice import (
+    INFER,
+    ColumnChoice,
+    RowChoice,
+    TableRows,
+    kept_rows,
+    new_rows,
+    opened_evolution,
 )
-from cordwood.spark.jobs.tables.lake_table import TABLE_COLUMNS, LakeTable, TableState, WrittenFile
-from cordwood.spark.jobs.tables.lake_target import LakeTarget, read_files
+from cordwood.spark.jobs.table_feed import TableFeed, check_replayable
 from cordwood.spark.jobs.topic_span import TopicSpan, plan_span
-from cordwood.value_class import dataclass, replace
+from cordwood.spark.tables.file_tasks import FileTasks
+from cordwood.spark.tables.lake_table import TABLE_COLUMNS, TableState
+from cordwood.spark.tables.lake_target import LakeTarget, TableFormat, read_files
+from cordwood.spark.tables.log_tasks import LogTasks
+from cordwood.spark.tables.staging import Staged, StagePlan, grouped, run_tasks
+from cordwood.spark.tables.table_upkeep import UpkeepPolicy, keep_up
+from cordwood.value_class import dataclass, field, replace
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
-INFER: Final = "infer"
 REJECTED_SUFFIX: Final = "_rejected"
 COMMIT_RECORDS: Final = 100_000_000
+EVERY_S: Final = 10.0
+UPKEEP_COMMITS: Final = 100
 
-_VALUE_SCHEMA: Final = "value_schema"
-_ACCEPTED: Final = "accepted"
-_REJECTED: Final = "rejected"
+_SAMPLE_RECORDS: Final = 10_000
+_SAMPLE_BYTES_MAX: Final = 64 * MIB
+_LOCAL_WIDTH: Final = 1
+_NOTES_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """Source and target. `value_schema` is a schema, "infer", or None for values as bytes.
+    """Source and target. `value_schema` is short for a choice of JSON values with that schema.
 
-    A run commits after each `commit_records` records, so that a long run that is killed loses only
-    its last part.
+    commit_records   a run commits after so many records: a long run that is killed loses only its
+                     last part
+    follow_s         go on until stopped, and commit what is new as often as that; None: once
+    replays          decode the rejected rows again, and move those that fit
+    upkeep           merge small files, expire snapshots and remove leftovers; None: never
+    upkeep_commits   after so many commits, and at the end
     """
 
     paths: tuple[str, ...]
     topics: tuple[str, ...]
     target: LakeTarget
     value_schema: str | None = None
+    rows: RowChoice = field(default_factory=RowChoice)
     commit_records: int = COMMIT_RECORDS
     fails_on_data_loss: bool = True
     is_dry_run: bool = False
+    follow_s: float | None = None
+    replays: bool = False
+    upkeep: UpkeepPolicy | None = None
+    upkeep_commits: int = UPKEEP_COMMITS
 
     def __post_init__(self) -> None:
         if self.commit_records < 1:
             raise ConfigError("commit records", self.commit_records, "must be at least 1")
+        if self.follow_s is not None and not 0.1 <= self.follow_s <= 86_400:
+            raise ConfigError("every", self.follow_s, "must be 0.1 to 86400 seconds")
+        if self.upkeep_commits < 1:
+            raise ConfigError("upkeep commits", self.upkeep_commits, "must be at least 1")
 
-
-def transform(df: "DataFrame", schema: "StructType | None" = None) -> "DataFrame":
-    """The rows of the table, from rows of `format("cordwood")` with headers.
-
-    With a schema `value` is a struct, and rows whose value does not fit are left out.
-    """
-    if schema is None:
-        return df.select(*TABLE_COLUMNS)
-    decoded = decode_values(df, schema).where(f"{REASON} IS NULL")
-    return decoded.withColumn("value", decoded[DECODED]).select(*TABLE_COLUMNS)
+    @property
+    def choice(self) -> RowChoice:
+        if self.value_schema is None:
+            return self.rows
+        if self.rows.value.is_given and self.rows.value.schema is not None:
+            raise ConfigError("value schema", self.value_schema, "is there twice")
+        return replace(self.rows, value=replace(self.rows.value, schema=self.value_schema))
 
 
 def run_export(
-    spark: "SparkSession | None", options: ExportOptions, report: Report = report_nothing
+    spark: "SparkSession | None",
+    options: ExportOptions,
+    report: Report = report_nothing,
+    *,
+    stop: threading.Event | None = None,
 ) -> JobReport:
-    """Bring the table up to date, or report what that would do."""
-    job = _ExportJob(options)
+    """Bring the table up to date, or report what that would do.
+
+    Without a session the work is done in this process. With `follow_s`, return when `stop` is set,
+    after the commit in progress.
+    """
+    job = _ExportJob(spark, options, report)
     if options.is_dry_run:
         return job.dry_run()
-    assert spark is not None, "a session is needed for all but a dry run"
-    return job.run(spark, JobProgress(spark, report))
+    return job.run(stop or threading.Event())
 
 
 def table_and_tail(spark: "SparkSession", target: LakeTarget, paths: Sequence[str]) -> "DataFrame":
@@ -92,30 +122,95 @@ def table_and_tail(spark: "SparkSession", target: LakeTarget, paths: Sequence[st
     state = table.load()
     if state is None:
         raise ConfigError("table", table.name, "unknown table")
+    state.check_records(table.name)
     topics = sorted({topic for topic, _ in state.offsets})
     span = plan_span(paths, topics, state, table=table.name)
-    schema = _schema_in(state.settings)
-    tail = transform(span.load(spark, TABLE_COLUMNS), schema)
+    rows = TableRows.from_settings(state.settings)
+    tail = transform(span.load(spark, TABLE_COLUMNS), rows)
     files = table.files()
-    return read_files(spark, files).select(*TABLE_COLUMNS).unionByName(tail) if files else tail
+    if not files:
+        return tail
+    columns = [*TABLE_COLUMNS, *(ENVELOPE_COLUMNS if rows.form.is_debezium else ())]
+    return read_files(spark, files).select(*columns).unionByName(tail, allowMissingColumns=True)
+
+
+def transform(df: "DataFrame", rows: TableRows) -> "DataFrame":
+    """The rows of the table, from rows of `format("cordwood")` with headers; misfits left out."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from cordwood.spark.source.arrow_rows import arrow_schema
+
+    form = rows.form
+    if not form.is_typed:
+        return df.select(*TABLE_COLUMNS)
+    schema = form.table_schema(arrow_schema(TABLE_COLUMNS))
+    form = replace(form, looks_for_more=False)
+
+    def decode(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        decoder = RowDecoder(form)
+        wanted = arrow_schema(TABLE_COLUMNS)
+        for batch in batches:
+            for part in pa.Table.from_batches([batch]).cast(wanted).to_batches():
+                yield decoder.decode(part).accepted
+
+    return df.select(*TABLE_COLUMNS).mapInArrow(decode, from_arrow_schema(schema))
+
+
+class _SparkStager:
+    """Stages with Spark; without a session, in this process."""
+
+    def __init__(self, spark: "SparkSession | None", progress: JobProgress | None) -> None:
+        self._spark = spark
+        self._progress = progress
+
+    def _width(self) -> int:
+        if self._spark is None:
+            return _LOCAL_WIDTH
+        try:
+            return max(1, self._spark.sparkContext.defaultParallelism)
+        except Exception:  # Spark Connect has no context, and its own error for that
+            return 8
+
+    def stage_span(self, span: TopicSpan, plan: StagePlan) -> Staged:
+        tasks, ranges = LogTasks.over(span.paths, span.source_options())
+        return self._run(tasks, grouped(ranges, width=self._width()), plan)
+
+    def stage_files(self, files: Sequence[str], plan: StagePlan) -> Staged:
+        return self._run(FileTasks(), [[path] for path in files], plan)
+
+    def _run(self, read: Any, tasks: Sequence[Sequence[Any]], plan: StagePlan) -> Staged:
+        if self._progress is None:
+            return run_tasks(self._spark, read, tasks, plan)
+        with self._progress.step("writing files"):
+            return run_tasks(self._spark, read, tasks, plan)
 
 
 class _ExportJob:
     """One run, of one or more commits."""
 
-    def __init__(self, options: ExportOptions) -> None:
+    def __init__(
+        self, spark: "SparkSession | None", options: ExportOptions, report: Report
+    ) -> None:
         self._options = options
+        self._choice = options.choice
+        self._target = options.target
         self._table = options.target.open()
         self._rejects = options.target.beside(REJECTED_SUFFIX).open()
-        self._rows: dict[str, int] = {_ACCEPTED: 0, _REJECTED: 0}
-        self._files = self._commits = 0
-        self._held: TableState | None = None
-        self._schemas: dict[str, pa.Schema] = {}
+        self._widens = options.target.format.can_widen
+        self._progress = None if spark is None else JobProgress(spark, report)
+        self._stager = _SparkStager(spark, self._progress)
+        self._since_upkeep = 0
+        self._upkeep: dict[str, int] = {}
+        if options.replays:
+            check_replayable(self._table, is_parquet=options.target.format is TableFormat.PARQUET)
 
     # --- planning ----------------------------------------------------------------------------
 
     def _plan(self, state: TableState | None) -> TopicSpan:
         options = self._options
+        if state is not None:
+            state.check_records(self._table.name)
         topics = dict.fromkeys((*options.topics, *({} if state is None else _topics(state))))
         return plan_span(
             options.paths,
@@ -125,174 +220,146 @@ class _ExportJob:
             fails_on_data_loss=options.fails_on_data_loss,
         )
 
+    def _rows(self, state: TableState | None, span: TopicSpan) -> TableRows:
+        """The rows of the table, as it is or as it will be."""
+        if state is not None and state.offsets:
+            return kept_rows(self._table.name, state.settings, self._choice, widens=self._widens)
+        return new_rows(self._choice, lambda: sample_records(span))
+
     def dry_run(self) -> JobReport:
-        span = self._plan(self._table.load())
+        """Do all that a run does before its first file, and change nothing."""
+        state, rejected = self._table.load(), self._rejects.load()
+        span = self._plan(state)
+        rows = self._rows(state, span)
+        rows, _ = opened_evolution(rows, _settings(state), self._choice, widens=self._widens)
+        problems = self._target.obstacles()
+        totals: dict[str, Any] = {
+            "offsets": span.count,
+            "commits": -(-span.count // self._options.commit_records),
+            "table": "exists" if state is not None else "new",
+        }
+        if rejected is not None:
+            totals["rejected_files"] = len(self._rejects.files())
+        if rows.form.is_typed and (rows.form.value.schema or not rows.form.value.is_framed):
+            totals["value"] = str(rows.form.value.type)
+            totals["key"] = str(rows.form.key.type)
         return JobReport(
-            job="export",
-            rows=span.rows(),
-            totals={"offsets": span.count},
-            is_dry_run=True,
+            job="export", rows=span.rows(), totals=totals, problems=problems, is_dry_run=True
         )
 
     # --- doing it ------------------------------------------------------------------------------
 
-    def run(self, spark: "SparkSession", progress: JobProgress) -> JobReport:
-        self._held = self._table.load()
-        whole = self._plan(self._held)
-        if not whole.count:
-            return self._report(whole)
-        settings = self._settings(spark, self._held, whole)
-        done = 0
+    def run(self, stop: threading.Event) -> JobReport:
+        state, rejected = self._table.load(), self._rejects.load()
+        first = self._plan(state)
+        # A run that was killed between its two commits has stored its rows in the second table.
+        held = state if state is not None and state.offsets else rejected or state
+        rows = self._rows(held, first)
+        rows, evolution = opened_evolution(rows, _settings(held), self._choice, widens=self._widens)
+        feed = TableFeed(
+            self._table,
+            self._rejects,
+            self._stager,
+            rows=rows,
+            evolution=evolution,
+            open_rows=self._stored_rows,
+        )
+        span = first
+        self._catch_up(feed, span, stop)
+        if self._options.replays:
+            feed.replay()
+        while self._options.follow_s is not None and not stop.is_set():
+            began = time.monotonic()
+            last = self._plan(feed.held)
+            if last.count:
+                span = replace(last, starts={**last.starts, **span.starts})
+                self._catch_up(feed, last, stop)
+            stop.wait(max(0.0, self._options.follow_s - (time.monotonic() - began)))
+        self._maybe_keep_up(feed, is_last=True)
+        return self._report(feed, span, tuple(evolution.notes))
+
+    def _stored_rows(self, state: TableState) -> TableRows:
+        rows = TableRows.from_settings(state.settings)
+        rows, _ = opened_evolution(rows, state.settings, self._choice, widens=self._widens)
+        return rows
+
+    def _catch_up(self, feed: TableFeed, whole: TopicSpan, stop: threading.Event) -> None:
+        """Take steps until the table has the span, or the job is stopped."""
         span = whole
-        while span.count:
-            part = self._part(span, settings)
-            with progress.step(f"writing {self._table.name}"):
-                self._export(spark, part, settings)
-            done += part.count
-            progress.count("offsets", done, whole.count)
-            span = replace(span, starts=part.stops)
-        return self._report(whole)
+        while True:
+            step = feed.next_step(span, commit_records=self._options.commit_records)
+            if step.kind is StepKind.IDLE:
+                return
+            feed.take(step)
+            if feed.held is not None:
+                span = span.behind(feed.held)
+            if self._progress is not None:
+                self._progress.count("offsets", whole.count - span.count, whole.count)
+            self._since_upkeep += 1
+            self._maybe_keep_up(feed)
+            if stop.is_set():
+                return
 
-    def _part(self, span: TopicSpan, settings: Mapping[str, str]) -> TopicSpan:
-        """The next part to commit."""
-        if _VALUE_SCHEMA in settings:
-            rejected = self._rejects.load()
-            if rejected is not None:
-                ahead = span.up_to(rejected.offsets)
-                if ahead.count:
-                    return ahead
-        return span.limited(self._options.commit_records)
+    def _maybe_keep_up(self, feed: TableFeed, *, is_last: bool = False) -> None:
+        policy = self._options.upkeep
+        is_due = self._since_upkeep >= self._options.upkeep_commits or is_last
+        if policy is None or not is_due:
+            return
+        self._since_upkeep = 0
+        for table in (self._table, self._rejects):
+            for name, count in keep_up(table, policy).items():
+                self._upkeep[name] = self._upkeep.get(name, 0) + count
+        feed.held = self._table.load()
 
-    def _settings(
-        self, spark: "SparkSession", state: TableState | None, span: TopicSpan
-    ) -> dict[str, str]:
-        """The settings of the table; for a new table those of the options."""
-        wanted = self._options.value_schema
-        if state is not None and state.offsets:
-            kept = state.settings.get(_VALUE_SCHEMA)
-            if wanted not in (None, INFER) and kept != _render_schema(parse_schema(wanted or "")):
-                raise ConfigError(
-                    "value schema", wanted, f"{self._table.name} was made with another one: {kept}"
-                )
-            return dict(state.settings)
-        if wanted is None:
-            return {}
-        if wanted == INFER:
-            return {_VALUE_SCHEMA: _render_schema(infer_schema(spark, span.load(spark, ["value"])))}
-        return {_VALUE_SCHEMA: _render_schema(parse_schema(wanted))}
-
-    def _export(self, spark: "SparkSession", span: TopicSpan, settings: Mapping[str, str]) -> None:
-        run_id = uuid.uuid4().hex
-        try:
-            written = self._write(spark, span, settings, run_id)
-            if written.get(_REJECTED):
-                self._commit_rejected(span, settings, written[_REJECTED], run_id)
-            self._table.commit(
-                span.state(self._held, settings),
-                self._schemas[_ACCEPTED],
-                run_id=run_id,
-                added=written.get(_ACCEPTED, ()),
-            )
-        finally:
-            self._table.discard(run_id)
-            self._rejects.discard(run_id)
-        self._held = self._table.load()
-        for kind, files in written.items():
-            self._rows[kind] += sum(file.rows for file in files)
-            self._files += len(files)
-        self._commits += 1
-
-    def _commit_rejected(
-        self,
-        span: TopicSpan,
-        settings: Mapping[str, str],
-        files: list[WrittenFile],
-        run_id: str,
-    ) -> None:
-        held = self._rejects.load()
-        if held is None or span.behind(held).count:
-            self._rejects.commit(
-                span.state(held, settings), self._schemas[_REJECTED], run_id=run_id, added=files
-            )
-        # Otherwise a run that was killed between the commits has committed this one.
-
-    # --- with Spark ----------------------------------------------------------------------------
-
-    def _write(
-        self, spark: "SparkSession", span: TopicSpan, settings: Mapping[str, str], run_id: str
-    ) -> dict[str, list[WrittenFile]]:
-        """Write the files of both tables in one pass over the log."""
-        from cordwood.spark.jobs.tables.lake_files import (
-            FILE_SCHEMA,
-            FileKind,
-            LakeWriter,
-            collect_files,
-            table_schema,
-        )
-
-        df = span.load(spark, TABLE_COLUMNS)
-        value_schema = _schema_in(settings)
-        self._schemas = {_ACCEPTED: table_schema(transform(df, value_schema).schema)}
-        kinds = [self._kind(FileKind, _ACCEPTED, self._table, run_id)]
-        rows = df
-        if value_schema is not None:
-            rows = decode_values(df, value_schema).withColumnRenamed("value", "raw")
-            rows = rows.withColumnRenamed(DECODED, "value")
-            rejected = decode_values(df, value_schema).select(*TABLE_COLUMNS, REASON)
-            self._schemas[_REJECTED] = table_schema(rejected.schema)
-            kinds.append(self._kind(FileKind, _REJECTED, self._rejects, run_id))
-
-        def write(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
-            writers = {kind.name: LakeWriter(kind, kind.name) for kind in kinds}
-            for batch in batches:
-                for name, part in _sorted_out(batch):
-                    writers[name].write(part)
-            for writer in writers.values():
-                yield writer.finish()
-
-        return collect_files(rows.mapInArrow(write, FILE_SCHEMA))
-
-    def _kind(self, make: Any, name: str, table: LakeTable, run_id: str) -> Any:
-        return make(name=name, directory=table.staging(run_id), schema=self._schemas[name])
-
-    def _report(self, span: TopicSpan) -> JobReport:
-        return JobReport(
-            job="export",
-            rows=span.rows(),
-            totals={
-                "records": self._rows[_ACCEPTED],
-                "rejected": self._rows[_REJECTED],
-                "files": self._files,
-                "commits": self._commits,
-            },
-        )
+    def _report(self, feed: TableFeed, span: TopicSpan, notes: tuple[str, ...]) -> JobReport:
+        counts = feed.counts
+        totals = {
+            "records": counts.records,
+            "rejected": counts.rejected,
+            "files": counts.files,
+            "commits": counts.commits,
+        }
+        if self._options.replays:
+            totals["replayed"] = counts.replayed
+        found: dict[str, Any] = {**totals, **self._upkeep}
+        if notes:
+            found["notes"] = "; ".join(notes[:_NOTES_MAX])
+        return JobReport(job="export", rows=span.rows(), totals=found)
 
 
-def _sorted_out(batch: "pa.RecordBatch") -> Iterator[tuple[str, "pa.RecordBatch"]]:
-    """The rows of each table, with its columns."""
-    import pyarrow.compute as pc
+def sample_records(span: TopicSpan) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """The first keys and values, for a schema to be inferred from."""
+    if not span.count:
+        raise ConfigError("value schema", INFER, "the topic has no records; set a schema")
+    tasks, ranges = LogTasks.over(span.paths, span.source_options())
 
-    if REASON not in batch.schema.names:
-        yield _ACCEPTED, batch
-        return
-    is_taken = pc.is_null(batch.column(REASON))
-    yield _ACCEPTED, batch.filter(is_taken)
-    left = batch.filter(pc.invert(is_taken))
-    if left.num_rows:
-        names = [
-            "value" if name == "raw" else name for name in left.schema.names if name != "value"
-        ]
-        yield _REJECTED, left.drop_columns(["value"]).rename_columns(names)
+    def pairs() -> Iterator[tuple[bytes | None, bytes | None]]:
+        size = 0
+        for each in ranges:
+            for batch in tasks.read(each):
+                keys, values = batch.column("key"), batch.column("value")
+                for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True):
+                    size += len(key or b"") + len(value or b"")
+                    if size > _SAMPLE_BYTES_MAX:
+                        return
+                    yield key, value
+
+    return islice(pairs(), _SAMPLE_RECORDS)
 
 
 def _topics(state: TableState) -> list[str]:
     return sorted({topic for topic, _ in state.offsets})
 
 
-def _render_schema(schema: "StructType") -> str:
-    return json.dumps(schema.jsonValue(), sort_keys=True)
+def _settings(state: TableState | None) -> Mapping[str, str]:
+    return {} if state is None else state.settings
 
 
-def _schema_in(settings: Mapping[str, str]) -> "StructType | None":
-    text = settings.get(_VALUE_SCHEMA)
-    return None if text is None else parse_schema(text)
+__all__ = [
+    "ColumnChoice",
+    "ExportOptions",
+    "RowChoice",
+    "run_export",
+    "table_and_tail",
+    "transform",
+]

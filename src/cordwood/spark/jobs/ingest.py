@@ -129,14 +129,13 @@ def _type_of(df: "DataFrame", expression: str) -> Any:
 def run_ingest(
     spark: "SparkSession | None", options: IngestOptions, report: Report = report_nothing
 ) -> JobReport:
-    """Run the job. A dry run reads the source's schema and writes nothing."""
+    """Run the job. A dry run checks source, columns and target, and writes nothing."""
     assert spark is not None, "a session is needed, for a dry run too"
     df = _load(spark, options)
     rows = transform(df, options.columns)
+    options.target.check()
     if options.is_dry_run:
-        fields = rows.schema.fields
-        shown = tuple({"column": f.name, "type": f.dataType.simpleString()} for f in fields)
-        return JobReport(job="ingest", rows=shown, is_dry_run=True)
+        return _planned(df, rows, options)
     before = options.target.ends()
     progress = JobProgress(spark, report)
     if options.checkpoint is not None:
@@ -154,6 +153,22 @@ def run_ingest(
         job="ingest",
         rows=options.target.grown_since(before),
         totals={"outcome": "done", "run": application},
+    )
+
+
+def _planned(df: "DataFrame", rows: "DataFrame", options: IngestOptions) -> JobReport:
+    """What a run would write, and whether it would."""
+    fields = rows.schema.fields
+    totals: dict[str, Any] = {"outcome": "would be done"}
+    if options.checkpoint is None:
+        totals["run"] = _application(df, options)
+        if options.target.was_written(totals["run"]):
+            totals["outcome"] = "was already written"
+    return JobReport(
+        job="ingest",
+        rows=tuple({"column": f.name, "type": f.dataType.simpleString()} for f in fields),
+        totals=totals,
+        is_dry_run=True,
     )
 
 

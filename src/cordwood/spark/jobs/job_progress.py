@@ -6,7 +6,7 @@ Connect Spark cannot be polled, and only the steps are reported.
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -75,19 +75,51 @@ class JobProgress:
     def _watch(self, name: str, group: str, ended: threading.Event) -> None:
         assert self._context is not None
         tracker = self._context.statusTracker()
-        last = (0, 0)
+        parts = StageParts(name)
         while not ended.wait(_INTERVAL_S):
-            done = total = 0
-            for job in tracker.getJobIdsForGroup(group):
+            stages: list[StageTasks] = []
+            for job in sorted(tracker.getJobIdsForGroup(group)):
                 info = tracker.getJobInfo(job)
-                for stage in () if info is None else info.stageIds:
+                for stage in () if info is None else sorted(info.stageIds):
                     found = tracker.getStageInfo(stage)
                     if found is not None:
-                        done += found.numCompletedTasks
-                        total += found.numTasks
-            if total and (done, total) != last:
-                last = (done, total)
-                self._report(Step(name=name, done=done, total=total))
+                        stages.append((stage, found.numCompletedTasks, found.numTasks))
+            step = parts.newest(stages)
+            if step is not None:
+                self._report(step)
+
+
+StageTasks = tuple[int, int, int]  # a stage of Spark, its completed tasks, all its tasks
+
+
+class StageParts:
+    """The stages of a step as its parts, each with a total that stays.
+
+    Spark decides on a stage when the one before it has ended, so the number of all tasks is not
+    known before the end.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._numbers: dict[int, int] = {}
+        self._last: Step | None = None
+
+    def newest(self, stages: Iterable[StageTasks]) -> Step | None:
+        """The part that Spark works on now; None if nothing changed."""
+        known = [stage for stage in stages if stage[2]]
+        for stage, _, _ in known:
+            self._numbers.setdefault(stage, len(self._numbers) + 1)
+        unfinished = [stage for stage in known if stage[1] < stage[2]]
+        if not known:
+            return None
+        current, done, total = min(unfinished) if unfinished else max(known)
+        number = self._numbers[current]
+        name = self._name if number == 1 else f"{self._name}, part {number}"
+        step = Step(name=name, done=done, total=total)
+        if step == self._last:
+            return None
+        self._last = step
+        return step
 
 
 def _context_of(spark: "SparkSession") -> "SparkContext | None":

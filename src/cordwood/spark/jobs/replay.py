@@ -5,27 +5,35 @@ partition; a table is created in one commit. Each run has a name, derived from i
 one is set, and a name is replayed once: running it again does nothing, even if the topic has grown.
 """
 
+import logging
+import re
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError
+from cordwood.log.rules.isolation import READ_COMMITTED
 from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
-from cordwood.spark.jobs.tables.lake_table import TABLE_COLUMNS
-from cordwood.spark.jobs.tables.lake_target import LakeTarget
 from cordwood.spark.jobs.topic_span import TopicSpan
 from cordwood.spark.jobs.topic_target import TopicTarget, name_of_run
 from cordwood.spark.source.opened_source import absolute_paths, open_source
-from cordwood.spark.source.source_options import SourceOptions
+from cordwood.spark.source.row_schema import row_schema
+from cordwood.spark.source.source_options import ISOLATION, SourceOptions
 from cordwood.spark.source.source_plan import OffsetResolver, check_named, survey
+from cordwood.spark.tables.lake_table import TABLE_COLUMNS
+from cordwood.spark.tables.lake_target import LakeTarget
+from cordwood.spark.where.condition_text import OPTION, parse_condition
 from cordwood.value_class import dataclass, field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+logger = logging.getLogger(__name__)
+
 _RUN: Final = "replay"
+_MENTIONS_PRUNED: Final = re.compile(r"\b(?:partition|offset|timestamp|key)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +41,8 @@ class ReplayOptions:
     """Source, filter and target.
 
     bounds          options of the source for start and end, such as startingTimestamp
-    where           a SQL condition over the columns of the source; None for all rows
+    where           a SQL condition over the columns of the source; None for all rows. It prunes
+                    the scan if it is one that the option `where` of the source takes
     into            a topic or a table
     keeps_partition rows keep their partition number; otherwise their keys decide
     run_id          the name of the run; None: derived from all of the above
@@ -77,11 +86,21 @@ def transform(df: "DataFrame", where: str | None) -> "DataFrame":
     return df if where is None else df.where(where)
 
 
+def needs_session(options: ReplayOptions) -> bool:
+    """Whether Spark is needed: for a dry run only to check a condition that Spark evaluates."""
+    return not options.is_dry_run or _evaluated(options.where) is not None
+
+
 def run_replay(
     spark: "SparkSession | None", options: ReplayOptions, report: Report = report_nothing
 ) -> JobReport:
-    """Replay, or report what a run would do."""
+    """Replay, or report what a run would do. A dry run checks all that a run checks."""
     span = resolve_span(options)
+    _check_where(spark, options.where)
+    is_topic = isinstance(options.into, TopicTarget)
+    is_done = _is_in_topic(options) if is_topic else _is_in_table(options)
+    if is_done:
+        return _report(span, options, "was already done", is_dry_run=options.is_dry_run)
     if options.is_dry_run:
         return _report(span, options, "would be done", is_dry_run=True)
     assert spark is not None, "a session is needed for all but a dry run"
@@ -91,14 +110,76 @@ def run_replay(
     return _into_table(spark, span, options, options.into, progress)
 
 
+def _pruning(where: str | None) -> dict[str, str]:
+    """The condition as an option of the source, if it is one that prunes."""
+    return {} if where is None or _evaluated(where) is not None else {OPTION: where}
+
+
+def _evaluated(where: str | None) -> str | None:
+    """The condition, if Spark must evaluate it for each row."""
+    if where is None:
+        return None
+    try:
+        parse_condition(where, now_ms=SystemClock().now_ms())
+    except ConfigError:
+        return where
+    return None
+
+
+def _check_where(spark: "SparkSession | None", where: str | None) -> None:
+    """Raise `ConfigError` unless Spark understands the condition, before anything is read."""
+    if where is None or _evaluated(where) is None:
+        return
+    assert spark is not None, "a session is needed to check a condition that does not prune"
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        transform(spark.createDataFrame([], row_schema(TABLE_COLUMNS)), where).schema  # noqa: B018
+    except (AnalysisException, ParseException) as error:
+        said = next((line for line in str(error).splitlines() if line.strip()), "")
+        raise ConfigError("where", where, f"is not a condition on a record: {said}") from error
+    if _MENTIONS_PRUNED.search(where):
+        logger.warning(
+            "every record between the bounds is read to evaluate the condition %r; bounds by time "
+            "or offset are found through the indexes, and so is a condition that compares only "
+            "partition, offset, timestamp and key with values",
+            where,
+        )
+
+
+def _is_in_topic(options: ReplayOptions) -> bool:
+    """Whether the run was done before. Raises unless the topic can take its rows."""
+    into = options.into
+    assert isinstance(into, TopicTarget), into
+    into.check()
+    return into.was_written(options.name)
+
+
+def _is_in_table(options: ReplayOptions) -> bool:
+    """Whether the run was done before. Raises if the table holds something else."""
+    assert isinstance(options.into, LakeTarget), options.into
+    table = options.into.open()
+    state = table.load()
+    if state is None or not state.offsets:
+        return False
+    if state.settings.get(_RUN) == options.name:
+        return True
+    raise ConfigError("table", table.name, "already exists and holds something else")
+
+
 def resolve_span(options: ReplayOptions) -> TopicSpan:
     """The offsets that the bounds resolve to now."""
     parsed = SourceOptions.for_batch(
-        {"path": options.paths[0], "subscribe": options.topic, **options.bounds}
+        {
+            "path": options.paths[0],
+            "subscribe": options.topic,
+            ISOLATION: READ_COMMITTED,
+            **options.bounds,
+        }
     )
     paths = absolute_paths(options.paths)
     with open_source(paths, parsed.topics.wants) as source:
-        found = survey(source)
+        found = survey(source, parsed.isolation)
         check_named(source, parsed.topics, found)
         resolver = OffsetResolver(parsed, found, SystemClock().now_ms())
         starts, stops = resolver.starts(), resolver.stops()
@@ -108,7 +189,13 @@ def resolve_span(options: ReplayOptions) -> TopicSpan:
             stops={place: max(stops[place], starts[place]) for place in starts},
             topic_ids=found.topic_ids,
             fails_on_data_loss=parsed.fails_on_data_loss,
+            isolation=parsed.isolation,
         )
+
+
+def _rows(spark: "SparkSession", span: TopicSpan, options: ReplayOptions) -> "DataFrame":
+    rows = span.load(spark, TABLE_COLUMNS, _pruning(options.where))
+    return transform(rows, _evaluated(options.where)).select(*TABLE_COLUMNS)
 
 
 def _into_topic(
@@ -118,9 +205,7 @@ def _into_topic(
     into: TopicTarget,
     progress: JobProgress,
 ) -> JobReport:
-    if into.was_written(options.name):
-        return _report(span, options, "was already done")
-    rows = transform(span.load(spark, TABLE_COLUMNS), options.where)
+    rows = _rows(spark, span, options)
     columns = ["key", "value", "timestamp", "headers"]
     before = into.ends()
     with progress.step(f"replaying into {into.topic}"):
@@ -139,7 +224,7 @@ def _into_table(
     into: LakeTarget,
     progress: JobProgress,
 ) -> JobReport:
-    from cordwood.spark.jobs.tables.lake_files import (
+    from cordwood.spark.tables.lake_files import (
         FileKind,
         collect_files,
         table_schema,
@@ -147,12 +232,8 @@ def _into_table(
     )
 
     table = into.open()
-    state = table.load()
-    if state is not None and state.offsets:
-        if state.settings.get(_RUN) == options.name:
-            return _report(span, options, "was already done")
-        raise ConfigError("table", table.name, "already exists and holds something else")
-    rows = transform(span.load(spark, TABLE_COLUMNS), options.where).select(*TABLE_COLUMNS)
+    table.load()
+    rows = _rows(spark, span, options)
     schema = table_schema(rows.schema)
     run_id = uuid.uuid4().hex
     try:

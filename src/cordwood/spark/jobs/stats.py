@@ -12,16 +12,17 @@ counted once.
 
 from typing import TYPE_CHECKING, Final
 
+from cordwood.log.rules.isolation import READ_UNCOMMITTED
 from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
-from cordwood.spark.jobs.shuffle_width import narrowed
+from cordwood.spark.jobs.lateness_scan import LatenessScan
 from cordwood.spark.jobs.topic_span import plan_span
+from cordwood.spark.source.source_options import TASK_BYTES
 from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 _NAMES: Final = ("records", "bytes", "keys", "duplicates", "late", "late_ms_max")
 
 
@@ -32,6 +33,7 @@ class StatsOptions:
     paths: tuple[str, ...]
     topics: tuple[str, ...]
     is_dry_run: bool = False
+    task_bytes: int = TASK_BYTES
 
 
 def transform(df: "DataFrame") -> "DataFrame":
@@ -52,10 +54,10 @@ def by_hour(measured: "DataFrame") -> "DataFrame":
     )
 
 
-def measure(df: "DataFrame", rows_max: int | None = None) -> "DataFrame":
+def measure(df: "DataFrame") -> "DataFrame":
     """The size of each row, and by how many milliseconds it is late.
 
-    `rows_max`: `df` has no more rows than that.
+    Spark sorts each partition for that, in one task. The job itself does not: see `LatenessScan`.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
@@ -73,8 +75,6 @@ def measure(df: "DataFrame", rows_max: int | None = None) -> "DataFrame":
         "key",
         (_length("key") + _length("value")).alias("size"),
     )
-    if rows_max is not None:
-        sized = narrowed(sized, rows_max, "topic", "partition")
     newest = fn.max("timestamp").over(before)
     late_ms = fn.unix_millis(newest) - fn.unix_millis("timestamp")
     return sized.withColumn("late_ms", fn.greatest(fn.coalesce(late_ms, fn.lit(0)), fn.lit(0)))
@@ -110,7 +110,7 @@ def run_stats(
     spark: "SparkSession | None", options: StatsOptions, report: Report = report_nothing
 ) -> JobReport:
     """Count, or report how much there is to count."""
-    span = plan_span(options.paths, options.topics)
+    span = plan_span(options.paths, options.topics, isolation=READ_UNCOMMITTED)
     if options.is_dry_run:
         return JobReport(
             job="stats", rows=span.rows(), totals={"offsets": span.count}, is_dry_run=True
@@ -118,15 +118,31 @@ def run_stats(
     assert spark is not None, "a session is needed for all but a dry run"
     if not span.count:
         return JobReport(job="stats", totals=dict.fromkeys(_NAMES, 0))
-    from pyspark import StorageLevel
+    progress = JobProgress(spark, report)
+    scan = LatenessScan.of(span, task_bytes=options.task_bytes)
+    with progress.step("reading timestamps"):
+        scan = scan.with_newest_before(spark)
+    with progress.step("counting"):
+        found = [row.asDict() for row in with_total(scan.measured(spark)).collect()]
+    whole = next(row for row in found if row["is_total"])
+    rows = [row for row in found if not row["is_total"]]
+    return JobReport(
+        job="stats",
+        rows=tuple(
+            {name: row[name] for name in ("topic", "partition", "hour", *_NAMES)} for row in rows
+        ),
+        totals={name: whole[name] for name in _NAMES},
+    )
 
-    # Only the sizes of values are kept.
-    measured = measure(span.load(spark, _COLUMNS), span.count)
-    measured = measured.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        with JobProgress(spark, report).step("counting"):
-            rows = [row.asDict() for row in by_hour(measured).collect()]
-            whole = measured.agg(*_figures()).select(*_NAMES).collect()[0].asDict()
-    finally:
-        measured.unpersist()
-    return JobReport(job="stats", rows=tuple(rows), totals=whole)
+
+def with_total(measured: "DataFrame") -> "DataFrame":
+    """The figures of each partition and hour, and one row of all; in one pass."""
+    from pyspark.sql import functions as fn
+
+    hours = measured.withColumn("hour", fn.date_trunc("hour", "timestamp"))
+    columns = [fn.col(name) for name in ("topic", "partition", "hour")]
+    return (
+        hours.groupingSets([columns, []], *columns)
+        .agg(*_figures(), (fn.grouping_id() > 0).alias("is_total"))
+        .orderBy("topic", "partition", "hour")
+    )

@@ -2,6 +2,9 @@
 
 A job that continues where a table ends must know both ends of what it reads: it writes the upper
 one into the table. Partitions are named one by one, so that partitions added meanwhile wait.
+
+Jobs read committed records only. So a span ends before the first transaction that is open: when it
+has ended, the next run reads its records, or leaves them out.
 """
 
 import json
@@ -9,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cordwood.errors import ConfigError, LogError
-from cordwood.spark.jobs.tables.lake_table import TableState
+from cordwood.log.rules.isolation import READ_COMMITTED, Isolation
 from cordwood.spark.source.opened_source import absolute_paths, open_source
 from cordwood.spark.source.planning import share
 from cordwood.spark.source.range_reader import LossPolicy
+from cordwood.spark.source.source_options import ISOLATION
 from cordwood.spark.source.source_plan import Surveyed, check_named, survey
 from cordwood.spark.source.stream_offsets import StreamOffset
 from cordwood.spark.source.topic_choice import TopicChoice, TopicPartition
+from cordwood.spark.tables.lake_table import TableState
 from cordwood.value_class import dataclass, replace
 
 if TYPE_CHECKING:
@@ -31,6 +36,7 @@ class TopicSpan:
     stops: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str]
     fails_on_data_loss: bool = True
+    isolation: Isolation = READ_COMMITTED
 
     @property
     def count(self) -> int:
@@ -94,19 +100,26 @@ class TopicSpan:
         options: Mapping[str, str] | None = None,
     ) -> "DataFrame":
         """The rows of the span; never rows of another topic of that name."""
-        assigned: dict[str, list[int]] = {}
-        for topic, number in sorted(self.starts):
-            assigned.setdefault(topic, []).append(number)
         reader = (
             spark.read.format("cordwood")
-            .option("assign", json.dumps(assigned))
-            .option("startingOffsets", self._render(self.starts))
-            .option("endingOffsets", self._render(self.stops))
             .option("columns", ",".join(columns))
-            .option("failOnDataLoss", self.fails_on_data_loss)
+            .options(**self.source_options())
             .options(**(options or {}))
         )
         return reader.load(self.paths[0] if len(self.paths) == 1 else list(self.paths))
+
+    def source_options(self) -> dict[str, str]:
+        """Options of the source that select the span."""
+        assigned: dict[str, list[int]] = {}
+        for topic, number in sorted(self.starts):
+            assigned.setdefault(topic, []).append(number)
+        return {
+            "assign": json.dumps(assigned),
+            "startingOffsets": self._render(self.starts),
+            "endingOffsets": self._render(self.stops),
+            "failOnDataLoss": str(self.fails_on_data_loss).lower(),
+            ISOLATION: self.isolation,
+        }
 
     def _render(self, positions: Mapping[TopicPartition, int]) -> str:
         return json.dumps(StreamOffset(positions=positions, topic_ids=self.topic_ids).to_json())
@@ -119,6 +132,8 @@ def plan_span(
     *,
     table: str = "",
     fails_on_data_loss: bool = True,
+    isolation: Isolation = READ_COMMITTED,
+    if_recreated: str = "Use another table for it",
 ) -> TopicSpan:
     """The span from the end of `state`, or from the beginning, to the present end.
 
@@ -130,9 +145,9 @@ def plan_span(
     held = state or TableState()
     places = absolute_paths(paths)
     with open_source(places, choice.wants) as source:
-        found = survey(source)
+        found = survey(source, isolation)
         check_named(source, choice, found)
-        _check_same_topics(found, held, table)
+        _check_same_topics(found, held, table, if_recreated)
         loss = LossPolicy(fails_on_data_loss)
         starts = {place: _start(found, place, held, table, loss) for place in found.partitions}
         return TopicSpan(
@@ -141,10 +156,11 @@ def plan_span(
             stops={place: max(found.ends[place], starts[place]) for place in found.partitions},
             topic_ids=found.topic_ids,
             fails_on_data_loss=fails_on_data_loss,
+            isolation=isolation,
         )
 
 
-def _check_same_topics(found: Surveyed, held: TableState, table: str) -> None:
+def _check_same_topics(found: Surveyed, held: TableState, table: str, remedy: str) -> None:
     for topic, topic_id in sorted(found.topic_ids.items()):
         known = held.topic_ids.get(topic, topic_id)
         if known != topic_id:
@@ -152,7 +168,7 @@ def _check_same_topics(found: Surveyed, held: TableState, table: str) -> None:
                 "topic",
                 topic,
                 f"{table} holds the topic with id {known}, and the one of that name now has id "
-                f"{topic_id}: it was created again. Use another table for it",
+                f"{topic_id}: it was created again. {remedy}",
             )
 
 
@@ -162,10 +178,11 @@ def _start(
     log = found.log(place)
     earliest = min(log.start_offset, found.ends[place])
     start = held.offsets.get(place, earliest)
-    if start > found.ends[place]:
+    end = max(log.end_offset, found.ends[place])
+    if start > end:
         raise LogError(
-            f"{table} holds {log.name} up to offset {start}, and the log ends at "
-            f"{found.ends[place]}: it was cut, or restored from an older copy"
+            f"{table} holds {log.name} up to offset {start}, and the log ends at {end}: it was "
+            "cut, or restored from an older copy"
         )
     if start < earliest:
         loss.report(

@@ -9,12 +9,14 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cordwood.errors import ConfigError
 from cordwood.log.publishing.publication_ledger import read_publications
-from cordwood.spark.jobs.tables.lake_table import TableState
+from cordwood.log.rules.isolation import READ_UNCOMMITTED
 from cordwood.spark.jobs.topic_span import plan_span
 from cordwood.spark.sink.partitioner import Partitioner
 from cordwood.spark.source.opened_source import absolute_paths
 from cordwood.spark.source.topic_choice import TopicPartition
+from cordwood.spark.tables.lake_table import TableState
 from cordwood.storage.files import RealFileSystem
 from cordwood.value_class import dataclass
 
@@ -63,12 +65,17 @@ class TopicTarget:
         last = found.last_of(application)
         return last is not None and last >= _NUMBER
 
+    def check(self) -> None:
+        """Raise `ConfigError` if the topic is missing and would not be created."""
+        if self.partitions is None and not self.ends():
+            raise ConfigError(
+                "to topic", self.topic, "does not exist; create it, or say how many partitions"
+            )
+
     def ends(self) -> dict[TopicPartition, int]:
         """The ends of the topic's partitions; empty if it does not exist yet."""
-        from cordwood.errors import ConfigError
-
         try:
-            span = plan_span(self.paths, [self.topic], TableState())
+            span = plan_span(self.paths, [self.topic], TableState(), isolation=READ_UNCOMMITTED)
         except ConfigError:
             return {}
         return dict(span.stops)

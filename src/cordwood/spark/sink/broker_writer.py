@@ -27,6 +27,7 @@ from cordwood.errors import (
 from cordwood.security.clients.client_settings import librdkafka_settings
 from cordwood.spark.sink.sink_columns import SinkColumns
 from cordwood.spark.sink.sink_options import SinkOptions
+from cordwood.spark.worker_heap import settle_heap
 
 _KAFKA_PREFIX: Final = "kafka."
 _DEFAULTS: Final = {
@@ -101,6 +102,7 @@ def send_rows(
     batches: Iterable[pa.RecordBatch], options: SinkOptions, columns: SinkColumns
 ) -> WriterCommitMessage:
     """Send all rows; return after the broker has acknowledged every one."""
+    settle_heap()
     producer = _new_producer(producer_settings(options))
     delivery = _Delivery()
     for batch in batches:

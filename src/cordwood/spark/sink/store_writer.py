@@ -30,6 +30,7 @@ from cordwood.log.publishing.publication import PublicationId
 from cordwood.spark.sink.sink_columns import SinkColumns
 from cordwood.spark.sink.sink_options import SinkOptions
 from cordwood.spark.sink.task_output import StagedRows, stage_rows
+from cordwood.spark.worker_heap import settle_heap
 from cordwood.storage.file_access import FileAccess
 from cordwood.storage.files import RealFileSystem
 
@@ -51,6 +52,7 @@ class _StoreWriter:
     def _stage(self, batches: Iterator[pa.RecordBatch]) -> StagedRows:
         context = TaskContext.get()
         assert context is not None, "only tasks write rows"
+        settle_heap()
         batch_id = context.getLocalProperty(_BATCH_ID) or "0"
         return stage_rows(
             batches,

@@ -156,11 +156,16 @@ class _Times:
         self._words.add(run, row)
 
     def take(self, rows: int) -> "pa.Array[Any]":
-        times = self._words.take(rows)
-        try:
-            return times.cast(_TIMESTAMP)
-        except pa.ArrowInvalid:
-            return _bounded(times).cast(_TIMESTAMP)
+        return spark_times(self._words.take(rows))
+
+
+def spark_times(times: "pa.Array[Any]") -> "pa.Array[Any]":
+    """Milliseconds, as timestamps or as numbers, in Spark's microseconds."""
+    found: pa.Array[Any] = times.cast(_MILLISECONDS)
+    try:
+        return found.cast(_TIMESTAMP)
+    except pa.ArrowInvalid:
+        return _bounded(found).cast(_TIMESTAMP)
 
 
 def _bounded(times: "pa.Array[Any]") -> "pa.Array[Any]":

@@ -5,20 +5,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from cordwood.clock import SystemClock
-from cordwood.errors import ConfigError
-from cordwood.spark.source.opened_source import absolute_paths, open_source
-from cordwood.spark.source.planning import OffsetRange
+from cordwood.spark.source.batch_plan import plan_batch
+from cordwood.spark.source.opened_source import absolute_paths
 from cordwood.spark.source.range_reader import LossPolicy, RangeReader
 from cordwood.spark.source.source_options import SourceOptions
-from cordwood.spark.source.source_plan import (
-    OffsetResolver,
-    Span,
-    check_named,
-    guard_ranges,
-    plan_ranges,
-    survey,
-)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,31 +29,11 @@ class CordwoodBatchReader(DataSourceReader):
             key=options.key,
             loss=LossPolicy(options.fails_on_data_loss),
             isolation=options.isolation,
+            where=options.where,
         )
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(task) for task in self._plan()]
-
-    def _plan(self) -> list[OffsetRange]:
-        options = self._options
-        with open_source(self._paths, options.topics.wants) as source:
-            found = survey(source, options.isolation)
-            check_named(source, options.topics, found)
-            resolver = OffsetResolver(options, found, SystemClock().now_ms())
-            starts, stops = resolver.starts(), resolver.stops()
-            spans: list[Span] = []
-            for partition in found.partitions:
-                start, stop = starts[partition], stops[partition]
-                if found.log(partition).start_offset < stop < start:
-                    name = f"{partition[0]}-{partition[1]}"
-                    raise ConfigError(
-                        options.ending.option,
-                        stop,
-                        f"is before {options.starting.option}, which is offset {start} of {name}",
-                    )
-                if start < stop:
-                    spans.append((partition, start, stop))
-            return guard_ranges(found, plan_ranges(found, spans, options), spans)
+        return [InputPartition(task) for task in plan_batch(self._options, self._paths)]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         # If there are no tasks, Spark runs one without a range.

@@ -19,8 +19,9 @@ _GRAINS: Final = 8  # a limit in bytes is met to within an eighth
 def pieces_between(log: LogReader, start: int, stop: int, *, target_bytes: int) -> Iterator[Piece]:
     """[start, stop) in pieces of about `target_bytes` at most, cut at segments and index entries.
 
-    An archived segment is one piece, because reading a part of it fetches all of it. Index files
-    are opened only for segments that are read in part or cut.
+    Index files are opened only for segments that are read in part or cut. An archived segment is
+    cut by the number of its offsets: its index would cost the driver a request, and a task that
+    reads a part of it fetches only that part.
     """
     segments = log.view().segments
     at = start
@@ -41,12 +42,28 @@ def _pieces_within(
     is_to_its_end = stop >= segment.next_offset
     end = segment.size if is_to_its_end else segment.hint(Offset(stop))[1]
     at, position = start, begin
-    if not segment.is_archived:
-        for cut, cut_position in _cuts(segment, begin, end, target_bytes):
-            if at < cut < stop:
-                yield Piece(start=at, stop=cut, size_bytes=cut_position - position)
-                at, position = cut, cut_position
+    cuts = (
+        _even_cuts(start, stop, begin, end, target_bytes)
+        if segment.is_archived
+        else _cuts(segment, begin, end, target_bytes)
+    )
+    for cut, cut_position in cuts:
+        if at < cut < stop:
+            yield Piece(start=at, stop=cut, size_bytes=cut_position - position)
+            at, position = cut, cut_position
     yield Piece(start=at, stop=stop, size_bytes=max(end - position, 0))
+
+
+def _even_cuts(
+    start: int, stop: int, begin: int, end: int, step: int
+) -> Iterator[tuple[Offset, int]]:
+    """Offsets at even distances, as if all records were of one size."""
+    parts = max(min((end - begin + step // 2) // step, stop - start), 1)
+    for part in range(1, parts):
+        yield (
+            Offset(start + (stop - start) * part // parts),
+            begin + (end - begin) * part // parts,
+        )
 
 
 def _cuts(

@@ -45,6 +45,7 @@ class SourceTopic:
     topic_id: str
     logs: Mapping[int, LogReader]
     archive_url: str = ""
+    is_compacted: bool = False
 
     def place(self, number: int) -> LogPlace:
         """The place from which an executor opens a partition's log."""
@@ -160,6 +161,7 @@ class _StoreSource(OpenedSource):
                 topic_id=_id_text(topic.topic_id),
                 logs=logs,
                 archive_url=topic.config.archive_url or "",
+                is_compacted=topic.config.is_compacted,
             )
         return found
 

@@ -2,16 +2,13 @@
 
 import base64
 import binascii
-from array import array
 from typing import Final
 
 from cordwood.errors import ConfigError
-from cordwood.format import kernel_tables as tables
 from cordwood.format import record_table
 from cordwood.format.batch import RecordRun
 
 _ENCODINGS: Final = ("utf-8", "hex", "base64")
-_ROW_BYTES: Final = 8 * tables.RECORD_ROW
 
 
 def parse_key(text: str | None, encoding: str | None) -> bytes | None:
@@ -43,14 +40,7 @@ def rows_of_key(run: RecordRun, key: bytes) -> RecordRun | None:
     import pyarrow.compute as pc
 
     from cordwood.format.arrow_columns import key_column
+    from cordwood.spark.where.chosen_rows import taken_rows
 
-    matches = pc.indices_nonzero(pc.equal(key_column(run), pa.scalar(key, pa.binary())))
-    rows = pa.Array.from_buffers(
-        pa.binary(_ROW_BYTES), run.end, [None, pa.py_buffer(run.table)]
-    ).slice(run.start)
-    taken = rows.take(matches)
-    words = taken.buffers()[1]
-    assert words is not None, run
-    chosen = array("q")
-    chosen.frombytes(memoryview(words)[: len(taken) * _ROW_BYTES])
-    return RecordRun(run.data, chosen, 0, len(taken), run.is_log_append_time)
+    matches = pc.equal(key_column(run), pa.scalar(key, pa.binary()))
+    return taken_rows(run, pc.indices_nonzero(matches))

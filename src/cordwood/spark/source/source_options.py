@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError
 from cordwood.log.reading.time_lookup import EARLIEST, LATEST
 from cordwood.log.rules.isolation import READ_COMMITTED, READ_UNCOMMITTED, Isolation
@@ -19,6 +20,9 @@ from cordwood.spark.source.boundaries import Boundary, parse_offsets, parse_time
 from cordwood.spark.source.record_key import parse_key
 from cordwood.spark.source.row_schema import DEFAULT_COLUMNS, HEADERS, parse_columns
 from cordwood.spark.source.topic_choice import CHOICES, TopicChoice, parse_choice
+from cordwood.spark.where.condition import ALWAYS, Condition
+from cordwood.spark.where.condition_text import OPTION as WHERE
+from cordwood.spark.where.condition_text import parse_condition
 from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
@@ -39,7 +43,7 @@ _TRIGGER: Final = (
     "maxTriggerDelay",
     "maxBytesPerTrigger",
 )
-_OURS: Final = ("columns", "key", "keyEncoding", "group", "maxBytesPerPartition")
+_OURS: Final = ("columns", "where", "key", "keyEncoding", "group", "maxBytesPerPartition")
 _READ: Final = (
     "path",
     "paths",
@@ -63,7 +67,7 @@ _MEANINGLESS: Final = (
     "partition.metadata.cache.ttl.ms",
 )
 _KAFKA_PREFIX: Final = "kafka."
-_ISOLATION: Final = "kafka.isolation.level"
+ISOLATION: Final = "kafka.isolation.level"
 # Consumer settings that Spark's Kafka source refuses too.
 _REFUSED: Final = {
     "kafka.auto.offset.reset": "use startingOffsets",
@@ -117,6 +121,7 @@ class SourceOptions:
     key: bytes | None = None
     group: str | None = None
     isolation: Isolation = READ_UNCOMMITTED
+    where: Condition = ALWAYS
 
     @classmethod
     def columns_from(cls, options: Mapping[str, str]) -> tuple[str, ...]:
@@ -184,6 +189,7 @@ class SourceOptions:
             key=parse_key(given.text("key"), given.text("keyEncoding")),
             group=group,
             isolation=_parse_isolation(given),
+            where=_parse_where(given),
         )
 
 
@@ -260,15 +266,20 @@ def _check_kafka(name: str, text: str) -> None:
 
 
 def _parse_isolation(given: _Given) -> Isolation:
-    if given.choice(_ISOLATION, (READ_UNCOMMITTED, READ_COMMITTED)) != READ_COMMITTED:
+    if given.choice(ISOLATION, (READ_UNCOMMITTED, READ_COMMITTED)) != READ_COMMITTED:
         return READ_UNCOMMITTED
     if given.text("key") is not None:
         raise ConfigError(
-            _ISOLATION,
+            ISOLATION,
             READ_COMMITTED,
             "a lookup by key ignores whether records are committed; omit this or the option key",
         )
     return READ_COMMITTED
+
+
+def _parse_where(given: _Given) -> Condition:
+    text = given.text(WHERE)
+    return ALWAYS if text is None else parse_condition(text, now_ms=SystemClock().now_ms())
 
 
 def _parse_paths(given: _Given) -> tuple[str, ...]:

@@ -15,12 +15,11 @@ from cordwood.spark.source.compaction_guard import CompactionGuard
 from cordwood.spark.source.log_extent import pieces_between
 from cordwood.spark.source.opened_source import OpenedSource, SourceTopic
 from cordwood.spark.source.planning import OffsetRange, merge_pieces, plan_tasks
+from cordwood.spark.source.pruning import spans_where
 from cordwood.spark.source.range_reader import LossPolicy
 from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source.topic_choice import TopicChoice, TopicPartition
 from cordwood.value_class import dataclass, replace
-
-# How often a search starts again after a segment was deleted or replaced meanwhile.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +64,7 @@ def check_named(source: OpenedSource, choice: TopicChoice, found: Surveyed) -> N
     for topic in sorted(choice.named_topics - set(found.topics)):
         option = "subscribe" if choice.names else "assign"
         there = source.all_topics()
-        if choice.names or topic not in there:
+        if topic not in there:
             known = ", ".join(there) or "none"
             raise ConfigError(option, topic, f"unknown topic; known are: {known}")
     for topic, number in sorted(choice.assigned):
@@ -178,6 +177,15 @@ class OffsetResolver:
 
 
 Span = tuple[TopicPartition, int, int]  # a partition, and [start, stop) of its offsets
+
+
+def pruned(found: Surveyed, spans: Iterable[Span], options: SourceOptions) -> list[Span]:
+    """What the option `where` leaves of these spans."""
+    return [
+        (partition, *part)
+        for partition, start, stop in spans
+        for part in spans_where(found.log(partition), options.where, start, stop)
+    ]
 
 
 def plan_ranges(

@@ -27,6 +27,7 @@ from cordwood.spark.source.source_plan import (
     Surveyed,
     check_named,
     plan_ranges,
+    pruned,
     survey,
 )
 from cordwood.spark.source.stream_offsets import StreamOffset
@@ -128,7 +129,12 @@ class StreamDriver:
         recreated = self._recreated(start.topic_ids, found)
         gone = [p for p in sorted(start.positions) if not found.has(p) and p[0] not in recreated]
         for topic, number in gone:
-            self._loss.report(topic, number, "was deleted while the stream was reading it")
+            self._loss.report(
+                topic,
+                number,
+                "the checkpoint has it, and the query does not find it: it was deleted, or the "
+                "query now reads other topics and needs another checkpoint",
+            )
         wanted = found.partitions
         if self._frozen is not None:
             wanted = [p for p in wanted if self._frozen.has(p) or p in start.positions]
@@ -253,7 +259,8 @@ class StreamDriver:
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
         """The tasks of the micro-batch from `start` to `end`, which may be a replay."""
         found = survey(self._source, self._options.isolation)
-        return plan_ranges(found, self._spans(_replayed(start, end), end, found), self._options)
+        spans = self._spans(_replayed(start, end), end, found)
+        return plan_ranges(found, pruned(found, spans, self._options), self._options)
 
     def _spans(self, start: StreamOffset, end: StreamOffset, found: Surveyed) -> Iterator[Span]:
         lost = self._recreated(end.topic_ids, found)

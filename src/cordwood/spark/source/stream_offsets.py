@@ -58,11 +58,13 @@ class StreamOffset:
         return found
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "StreamOffset":
+    def from_json(cls, found: Any) -> "StreamOffset":
         """Raises `FormatError` for a value that `to_json` cannot have made."""
-        topics = {name: value for name, value in found.items() if not name.startswith("@")}
-        ids, first = found.get(_IDS, {}), found.get(_FROM)
         try:
+            if not isinstance(found, Mapping):
+                raise ValueError("it must be an object of topics")
+            topics = {name: value for name, value in found.items() if not name.startswith("@")}
+            ids, first = found.get(_IDS, {}), found.get(_FROM)
             if not isinstance(ids, dict) or not all(isinstance(v, str) for v in ids.values()):
                 raise ValueError(f"{_IDS} must hold a text for each topic")
             return cls(
@@ -74,7 +76,7 @@ class StreamOffset:
             )
         except ValueError as error:
             raise FormatError(
-                f"the checkpoint's offset {dict(found)} is not one of this source: {error}"
+                f"the checkpoint's offset {found} is not one of this source: {error}"
             ) from error
 
     @staticmethod

@@ -1,7 +1,8 @@
 """`spark.readStream.format("cordwood")`: micro-batches from one offset to another."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cordwood.spark.source.opened_source import absolute_paths
+from cordwood.spark.source.prefetch import SparkPrefetching, read_small
 from cordwood.spark.source.range_reader import LossPolicy, RangeReader
 from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source.stream_driver import StreamDriver
@@ -23,12 +25,37 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Stands for a reader that cannot be made, and raises the error when Spark first uses it.
+
+    If the error comes earlier, while Spark makes the reader, Spark reports an error of its own.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802
+        raise self._error
+
+    def getDefaultReadLimit(self) -> NoReturn:  # noqa: N802
+        raise self._error
+
+    def prepareForTriggerAvailableNow(self) -> NoReturn:  # noqa: N802
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> NoReturn:  # noqa: N802
+        raise self._error
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        raise self._error
+
+
 class CordwoodStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Implements Spark's interface of a stream.
 
     Spark makes two: one lives on the driver as long as the query runs; the other is pickled to
     executors, which call only `read`. The driver's one creates a `StreamDriver` at its first use;
-    that is never pickled.
+    that is never pickled. A small micro-batch is read by the driver: see `prefetch`.
 
     A restart needs nothing of its state: the offsets are complete.
     """
@@ -41,11 +68,18 @@ class CordwoodStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             key=options.key,
             loss=LossPolicy(options.fails_on_data_loss),
             isolation=options.isolation,
+            where=options.where,
         )
         self._driver: StreamDriver | None = None
+        self._prefetched: list[pa.RecordBatch] | None = None
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """How Spark asks whether there are rows ready: by `isinstance`, right after the plan."""
+        return type(self) if self._prefetched is None else SparkPrefetching
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_driver": None}
+        return {**self.__dict__, "_driver": None, "_prefetched": None}
 
     @property
     def _stream(self) -> StreamDriver:
@@ -88,7 +122,18 @@ class CordwoodStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         tasks = self._stream.tasks(StreamOffset.from_json(start), StreamOffset.from_json(end))
-        return [InputPartition(task) for task in tasks]
+        if SparkPrefetching is not None:
+            self._prefetched = read_small(self._reader, tasks)
+        if self._prefetched is not None:
+            return [InputPartition(tuple(tasks))]  # if Spark loses the rows, one task reads them
+        return [InputPartition((task,)) for task in tasks]
+
+    def getCache(  # noqa: N802
+        self, start: dict[str, Any], end: dict[str, Any]
+    ) -> "Iterator[pa.RecordBatch] | None":
+        """The rows of the plan that was made last. Spark asks if there are any."""
+        batches, self._prefetched = self._prefetched, None
+        return None if batches is None else iter(batches)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._stream.note_done(StreamOffset.from_json(end))
@@ -101,4 +146,4 @@ class CordwoodStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- in executors ------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        return self._reader.read(partition.value)
+        return chain.from_iterable(self._reader.read(task) for task in partition.value)

@@ -8,6 +8,7 @@ import pytest
 import cordwood
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.spark.source.log_extent import offset_behind, pieces_between, size_between
+from cordwood.spark.source.opened_source import open_source
 
 RECORD = b"x" * 1000
 
@@ -61,3 +62,21 @@ def test_no_index_is_opened_for_segments_that_are_read_whole(log: ReadOnlyLog) -
     list(pieces_between(log, 0, 950, target_bytes=10**9))
 
     assert len(log._files._handles) <= 1  # the last segment, whose size is looked up
+
+
+def test_an_archived_segment_is_cut_evenly_without_its_index(tmp_path: Path) -> None:
+    config = {"archive.url": f"file://{tmp_path}/archive", "segment.records": "100"}
+    with cordwood.open(tmp_path / "data") as store:
+        topic = store.create_topic("a", config=config)
+        for _ in range(30):
+            topic.append_many([(None, RECORD)] * 5)
+        store.archive_now()
+    with open_source([f"file://{tmp_path}/archive"], lambda *_: True) as source:
+        log = source.look()["a"].logs[0]
+        for index in (tmp_path / "archive").rglob("*index*"):
+            index.write_bytes(b"not asked for")
+
+        pieces = list(pieces_between(log, 0, 100, target_bytes=25_000))
+
+    assert [piece.start for piece in pieces] == [0, 25, 50, 75]
+    assert all(24_000 < piece.size_bytes < 27_000 for piece in pieces)

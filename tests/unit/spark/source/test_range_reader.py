@@ -90,7 +90,7 @@ def test_records_deleted_while_they_are_read_are_an_error(store: Store) -> None:
     planned = task(store, 0, 100)
     with planned.place.open() as log:
         assert log is not None
-        runs = rows._runs(log, planned)
+        runs = rows.runs(log, planned)
         next(runs)
         store.topic("a").partition(0).delete_before(95)
         store.maintain()
@@ -134,8 +134,8 @@ def test_a_topic_recreated_while_it_is_read_fails_the_task_before_its_last_rows(
     store: Store, fails: bool
 ) -> None:
     class Interrupted(RangeReader):
-        def _runs(self, log: LogReader, task: OffsetRange) -> Iterator[RecordRun]:
-            yield from RangeReader._runs(self, log, task)
+        def runs(self, log: LogReader, task: OffsetRange) -> Iterator[RecordRun]:
+            yield from RangeReader.runs(self, log, task)
             store.delete_topic("a")
             store.create_topic("a").append_many([(None, b"other")] * 100)
 

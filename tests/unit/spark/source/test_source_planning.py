@@ -1,10 +1,15 @@
 """Tasks and shares, from plain values."""
 
+import pickle
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.quantities import GIB
 from cordwood.spark.source.log_place import LogPlace
 from cordwood.spark.source.planning import OffsetRange, Piece, merge_pieces, plan_tasks, share
+from cordwood.spark.source.task_list import TaskList
 
 PLACE = LogPlace(
     topic="a",
@@ -82,3 +87,19 @@ def test_a_limit_is_shared_in_proportion_and_starves_nobody(
         assert (got > 0) == (count > 0)
     busy = sum(1 for count in backlog.values() if count)
     assert sum(shares.values()) <= max(limit, busy) + busy
+
+
+def test_a_hundred_thousand_tasks_are_planned_packed_and_sent_in_seconds() -> None:
+    count = 100_000
+    pieces = (Piece(start=n, stop=n + 1, size_bytes=1 * GIB) for n in range(count))
+    started_s = time.process_time()
+
+    merged = merge_pieces(pieces, target_bytes=1 * GIB)
+    ranges = [OffsetRange(place=PLACE, start=piece.start, stop=piece.stop) for piece in merged]
+    packed = pickle.dumps(TaskList(plan_tasks(ranges, records_max=None, count_min=None)))
+    unpacked = pickle.loads(packed)
+
+    assert time.process_time() - started_s < 10
+    assert len(packed) < 30 * count
+    assert len(unpacked) == count
+    assert (unpacked[count - 1].start, unpacked[count - 1].place) == (count - 1, PLACE)

@@ -66,6 +66,9 @@ def test_the_text_is_that_of_sparks_kafka_source_with_ours_beside_it() -> None:
         '{"@ids": 3}',
         '{"@ids": {"a": 3}}',
         '{"@from": []}',
+        "5",
+        "[]",
+        "null",
     ],
 )
 def test_a_checkpoint_of_another_source_is_refused(text: str) -> None:

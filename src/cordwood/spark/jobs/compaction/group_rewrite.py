@@ -22,6 +22,7 @@ from cordwood.log.compaction.batch_filter import RECORDS_PER_RUN, BatchFilter
 from cordwood.log.compaction.compaction_transactions import TransactionWalk, WalkState
 from cordwood.log.compaction.compaction_walk import map_chunk
 from cordwood.log.compaction.key_map import KeyMap
+from cordwood.log.inbox.staging_run import mark_staging
 from cordwood.log.inbox.store_change import StagedSegment
 from cordwood.quantities import INT32_MAX, Offset, TimestampMs
 from cordwood.spark.jobs.compaction.group_plan import GroupPlan
@@ -68,13 +69,28 @@ def rewrite_group(
     `superseded` has a row (low, high, newest) for each key of the group that has a newer record
     after it.
     """
+    newest = _newest_keys(group, run, scanned.key_count, superseded)
+    return filter_group(group, run, newest, scanned.before, segment_bytes_max=segment_bytes_max)
+
+
+def filter_group(
+    group: GroupPlan,
+    run: RunSecret,
+    newest: KeyMap,
+    before: WalkState,
+    *,
+    segment_bytes_max: int = SEGMENT_BYTES_MAX,
+) -> RewrittenGroup:
+    """Write the records of the group that `newest` leaves. `before` are the transactions so far."""
     fs = RealFileSystem(FileAccess.of_partition(group.directory))
     fs.make_directory(group.staging)
+    if run.run_id:
+        mark_staging(fs, group.staging, run.run_id)
     if fs.free_bytes(group.staging) < group.size:
         raise DiskFullError(group.staging)
     batch_filter = BatchFilter(
-        _newest_keys(group, run, scanned.key_count, superseded),
-        TransactionWalk(group.aborted, scanned.before),
+        newest,
+        TransactionWalk(group.aborted, before),
         retained=group.retained,
         marker_epochs=dict(group.marker_epochs),
         now_ms=TimestampMs(run.now_ms),

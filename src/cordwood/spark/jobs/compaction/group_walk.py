@@ -32,10 +32,11 @@ _LIMITS: Final = SegmentLimits(index_bytes_max=0, index_interval_bytes=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSecret:
-    """Values that all tasks of one run share: the key of the hash, and the time."""
+    """Values that all tasks of one run share: the key of the hash, the time, and its name."""
 
     secret: bytes
     now_ms: int
+    run_id: str = ""  # of its `StagingRun`
 
 
 def open_group(group: GroupPlan, fs: FileSystem | None = None) -> list[Segment]:
