@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,19 +15,14 @@ from uuid import uuid4
 
 import pytest
 
+from fakes.reserved_port import reserved_port
+
 START_S = 60.0
 KEYS = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _await_answer(process: subprocess.Popen[bytes], port: int) -> str | None:
@@ -52,13 +46,16 @@ def _await_answer(process: subprocess.Popen[bytes], port: int) -> str | None:
 def s3_endpoint() -> Iterator[str]:
     """host:port of the server."""
     pytest.importorskip("moto.server", reason="moto is not installed")
-    port = _free_port()
-    with subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("counting_server.py")), str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, **KEYS},
-    ) as process:
+    program = str(Path(__file__).with_name("counting_server.py"))
+    with (
+        reserved_port() as port,
+        subprocess.Popen(
+            [sys.executable, program, str(port)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **KEYS},
+        ) as process,
+    ):
         try:
             why_not = _await_answer(process, port)
             if why_not is not None:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from cordwood.archive.object_port import PIECE_BYTES, ObjectInfo, check_whole, checked_key
 from cordwood.archive.object_urls import shown_url
+from cordwood.archive.s3_conditions import S3Conditions, why_no_conditions
 from cordwood.errors import ConfigError
 from cordwood.quantities import MIB
 from cordwood.storage.files import Buffer
@@ -89,6 +90,7 @@ class ArrowObjects:
         self._lock = threading.Lock()
         self._opened: OrderedDict[str, Any] = OrderedDict()
         self._has_checksums = urlsplit(url).scheme == "s3"
+        self._conditions: S3Conditions | None = None
 
     @property
     def url(self) -> str:
@@ -184,6 +186,29 @@ class ArrowObjects:
 
     def distrust_checksums(self) -> None:
         self._has_checksums = False
+
+    # --- conditional puts ----------------------------------------------------------------------
+
+    def why_unconditional(self) -> str | None:
+        return why_no_conditions(self._url)
+
+    def get_tagged(self, key: str, *, limit: int) -> tuple[bytes, str]:
+        with self._silence.observe():
+            return self._s3().get_tagged(checked_key(key), limit=limit)
+
+    def put_if(self, key: str, data: bytes, *, replaces: str | None) -> str:
+        try:
+            with self._silence.observe():
+                return self._s3().put_if(checked_key(key), data, replaces=replaces)
+        except OSError as error:
+            error.add_note(f"while replacing {self._shown}/{key}")
+            raise
+
+    def _s3(self) -> S3Conditions:
+        with self._lock:
+            if self._conditions is None:
+                self._conditions = S3Conditions(self._url)
+            return self._conditions
 
     def size(self, key: str) -> int:
         from pyarrow.fs import FileType

@@ -8,6 +8,9 @@ archived. Then:
     2  verify each object: by the store's checksum, or by reading it back
     3  put the manifest that names the copy
 
+In a cluster the archive may end inside of a segment of this replica. Then what follows in that
+segment is copied (`segment_tail`).
+
 If this is interrupted before step 3, the objects are garbage: a sweep removes them, and the next
 run starts over. After step 3 the segment is archived and is not copied again.
 """
@@ -17,12 +20,14 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from cordwood.archive.block_sums import BLOCK_BYTES, BlockSums
 from cordwood.archive.manifest import Manifest
 from cordwood.archive.object_port import PIECE_BYTES
 from cordwood.archive.partition_archive import PartitionArchive
 from cordwood.archive.segment_copy import ArchivedFile, ArchivedSums, SegmentCopy
+from cordwood.archive.segment_tail import segment_tail
 from cordwood.archive.verified_put import VerifiedPut
 from cordwood.clock import Clock
 from cordwood.errors import LogClosedError, StorageError
@@ -80,6 +85,9 @@ class SegmentCopier:
 
     def copy_due(self, archive: PartitionArchive, log: PartitionLog) -> int:
         """Copy every segment that is due; return how many."""
+        if log.state.unsynced.segments:
+            # One that was rolled a moment ago is not durable yet, and would wait for the next pass.
+            log.syncing.sync_pending()
         manifest = self._touching(archive, archive.look_again(), log)
         copied = 0
         for segment, end in due_segments(
@@ -89,8 +97,10 @@ class SegmentCopier:
             stable_offset=Offset(min(log.last_stable_offset, log.state.durable)),
             now_ms=self._clock.now_ms(),
         ):
+            begin = max(segment.base_offset, manifest.end if manifest.segments else 0)
             try:
-                self._copy(archive, log, segment, end)
+                with self._from(archive, log, segment, Offset(begin), end) as part:
+                    self._copy(archive, log, segment, part, end)
             except FileNotFoundError:
                 if segment in list(log.state.segments):
                     raise
@@ -114,6 +124,8 @@ class SegmentCopier:
         bases = {segment.base_offset for segment in view.segments}
         if manifest.end in bases or manifest.end == log.end_offset:
             return manifest
+        if archive.place.led is not None and manifest.end > view.segments.first_offset:
+            return manifest  # replicas roll at different offsets
         if manifest.end < view.segments.first_offset:
             # Retention deleted the records in between, so older records have expired too.
             logger.warning(
@@ -144,13 +156,44 @@ class SegmentCopier:
         archive.keep(manifest.start, segment.base_offset)
         return archive.manifest
 
+    @contextmanager
+    def _from(
+        self,
+        archive: PartitionArchive,
+        log: PartitionLog,
+        segment: Segment,
+        begin: Offset,
+        end: Offset,
+    ) -> Iterator[Segment]:
+        """`segment`, or the part of it from `begin` on, as a segment of its own."""
+        if begin == segment.base_offset:
+            yield segment
+            return
+        with segment_tail(
+            self._fs,
+            archive.scratch_directory,
+            segment,
+            begin,
+            end,
+            config=log.config,
+            allows_gaps=log.source.allows_gaps,
+            now_ms=self._clock.now_ms(),
+        ) as tail:
+            yield tail
+
     def _copy(
-        self, archive: PartitionArchive, log: PartitionLog, segment: Segment, end: Offset
+        self,
+        archive: PartitionArchive,
+        log: PartitionLog,
+        segment: Segment,
+        part: Segment,
+        end: Offset,
     ) -> None:
+        """Copy `part`, which is `segment` or the end of it."""
         copy_id = uuid.uuid4().hex
         archive.begin_copy(copy_id)
         try:
-            copy = self._put_files(archive, log, segment, end, copy_id)
+            copy = self._put_files(archive, log, part, end, copy_id)
             epochs = log.epochs.known.entries
             start = log.view().start
             if segment not in list(log.state.segments) or log.end_offset < end:

@@ -1,15 +1,19 @@
 """Objects as files in a directory."""
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from cordwood.archive.object_port import PIECE_BYTES, ObjectInfo, check_whole, checked_key
+from cordwood.errors import DirectoryLockedError
+from cordwood.format.file_names import LOCK
 from cordwood.storage.files import (
     TEMPORARY_SUFFIX,
     Buffer,
     FileSystem,
     make_durable_directory,
+    read_whole,
     write_all,
 )
 
@@ -80,6 +84,44 @@ class LocalObjects:
     def size(self, key: str) -> int:
         return self._fs.size(self._path(key))
 
+    # --- conditional puts ----------------------------------------------------------------------
+
+    def why_unconditional(self) -> str | None:
+        return None
+
+    def get_tagged(self, key: str, *, limit: int) -> tuple[bytes, str]:
+        data = read_whole(self._fs, self._path(key), limit=limit)
+        return data, _tag(data)
+
+    def put_if(self, key: str, data: bytes, *, replaces: str | None) -> str:
+        """One at a time, by a lock of the kernel on the directory of the object.
+
+        On a network file system the lock must be one for all machines, as with NFS 4.
+        """
+        directory = os.path.dirname(self._path(key))
+        if not self._fs.exists(directory):
+            make_durable_directory(self._fs, directory)
+        try:
+            lock = self._fs.lock(directory)
+        except DirectoryLockedError as error:
+            raise FileExistsError(f"{key} is being replaced by {error.owner}") from error
+        try:
+            if self._tag_of(key) != replaces:
+                raise FileExistsError(f"{key} was replaced meanwhile")
+            self.put(key, [data])
+        finally:
+            lock.release()
+        return _tag(data)
+
+    def _tag_of(self, key: str) -> str | None:
+        digest = hashlib.sha256()
+        try:
+            for piece in self.read(key):
+                digest.update(piece)
+        except FileNotFoundError:
+            return None
+        return digest.hexdigest()
+
     def listing(self, prefix: str) -> list[ObjectInfo]:
         found: list[ObjectInfo] = []
         top = prefix.rstrip("/")
@@ -93,6 +135,8 @@ class LocalObjects:
         except (FileNotFoundError, NotADirectoryError):
             return
         for entry in entries:
+            if entry.name == LOCK:
+                continue
             below = f"{key}/{entry.name}" if key else entry.name
             inner = os.path.join(path, entry.name)
             if entry.is_directory:
@@ -118,3 +162,7 @@ class LocalObjects:
 
     def _path(self, key: str) -> str:
         return os.path.join(self._root, checked_key(key)) if key else self._root
+
+
+def _tag(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

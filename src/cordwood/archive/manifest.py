@@ -30,7 +30,15 @@ from cordwood.errors import FormatError, UnsupportedFormatError
 from cordwood.format.file_names import FileKind, check_topic_name
 from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
-from cordwood.quantities import KIB, MIB, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from cordwood.quantities import (
+    KIB,
+    MIB,
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    LeaderEpoch,
+    Offset,
+    TimestampMs,
+)
 from cordwood.value_class import dataclass, field, replace
 
 MANIFEST_NAME: Final = "manifest.json"
@@ -62,6 +70,9 @@ class Manifest:
     Invariant: segments follow each other without a gap; `start` lies in the first one or after
     it. `owner` is the store that may change it. A store that is restored from this archive takes
     it over; the previous owner notices before it changes anything.
+
+    The owner may be a cluster. Then `leader_epoch` is that of the leader that changed it last, and
+    never decreases; -1 for a store that is alone.
     """
 
     generation: int
@@ -73,6 +84,7 @@ class Manifest:
     start: Offset
     epochs: tuple[EpochEntry, ...] = ()
     segments: tuple[SegmentCopy, ...] = ()
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
     def __post_init__(self) -> None:
         pairs = zip(self.segments, self.segments[1:], strict=False)
@@ -189,7 +201,7 @@ class ArchivedTopic:
 
 
 def render_manifest(manifest: Manifest) -> bytes:
-    content = {
+    content: dict[str, object] = {
         "format": "cordwood-manifest",
         "version": _MANIFEST_VERSION,
         "generation": manifest.generation,
@@ -202,6 +214,8 @@ def render_manifest(manifest: Manifest) -> bytes:
         "epochs": [[entry.epoch, entry.start_offset] for entry in manifest.epochs],
         "segments": [_segment_content(segment) for segment in manifest.segments],
     }
+    if manifest.leader_epoch != NO_LEADER_EPOCH:
+        content["leader_epoch"] = manifest.leader_epoch
     return _seal(content)
 
 
@@ -324,6 +338,7 @@ def _parse_manifest(content: Any) -> Manifest:
             for epoch, start in content["epochs"]
         ),
         segments=tuple(_parse_segment(segment) for segment in content["segments"]),
+        leader_epoch=LeaderEpoch(_number(content.get("leader_epoch", NO_LEADER_EPOCH), -1)),
     )
 
 

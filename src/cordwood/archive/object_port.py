@@ -8,12 +8,14 @@ Each store promises this, and the archive relies on nothing else:
     delete     the object is gone; deleting a missing object is not an error
     listing    contains every object that was put before the call
 
+A store in which brokers of a cluster archive also promises `ConditionalObjects`.
+
 Keys are relative to the URL, with parts separated by "/". Errors are `OSError`; a missing key is
 `FileNotFoundError`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from cordwood.errors import LimitExceededError, TruncatedInputError
 from cordwood.quantities import MIB
@@ -84,6 +86,31 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, key: str) -> None: ...
+
+
+@runtime_checkable
+class ConditionalObjects(Protocol):
+    """A store in which a small object is replaced only if nobody else has replaced it.
+
+    A tag stands for the content of an object. Of several who replace the same content at the same
+    time, one succeeds. After any other error than `FileExistsError`, nobody knows whether the
+    object was replaced.
+    """
+
+    def why_unconditional(self) -> str | None:
+        """Why this store cannot do it, and what would help; None if it can."""
+        ...
+
+    def get_tagged(self, key: str, *, limit: int) -> tuple[bytes, str]:
+        """The bytes of a small object, and its tag. `LimitExceededError` beyond `limit`."""
+        ...
+
+    def put_if(self, key: str, data: bytes, *, replaces: str | None) -> str:
+        """Store an object instead of the one with the tag `replaces`; None: instead of none.
+
+        Returns its tag. Raises `FileExistsError` if there is another object.
+        """
+        ...
 
 
 def get(store: ObjectStore, key: str, *, limit: int) -> bytes:

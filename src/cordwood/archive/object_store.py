@@ -13,6 +13,7 @@ from cordwood.archive.arrow_objects import ArrowObjects
 from cordwood.archive.local_objects import LocalObjects
 from cordwood.archive.object_port import PIECE_BYTES, ObjectInfo, ObjectStore, copy_into, get
 from cordwood.archive.object_urls import LOCAL_SCHEME, check_url, endpoint, shown_url
+from cordwood.archive.s3_conditions import why_no_conditions
 from cordwood.storage.files import FileSystem
 
 __all__ = [
@@ -27,7 +28,13 @@ __all__ = [
     "get",
     "open_object_store",
     "shown_url",
+    "why_unconditional",
 ]
+
+
+def why_unconditional(url: str) -> str | None:
+    """Why brokers of a cluster cannot archive to `url` together; None if they can."""
+    return None if urlsplit(url).scheme == LOCAL_SCHEME else why_no_conditions(url)
 
 
 def open_object_store(url: str, fs: FileSystem) -> ObjectStore:

@@ -4,8 +4,9 @@ The manifest in the object store is the truth. A copy of it lies in the partitio
 that a store can open, and knows where its log begins, without the network. The copy is written
 after the manifest, so at worst it lags behind.
 
-A change takes four steps: read the manifest again, check that this store still owns it, put the
-new one, write the copy. A crash in between leaves the old manifest or the new one. Objects are put
+A change takes four steps: read the manifest again, check that this store may still change it, put
+the new one (`manifest_object`), write the copy. A crash in between leaves the old manifest or the
+new one. Objects are put
 before the manifest that names them, and deleted after it stops naming them: an object that no
 manifest names is garbage, and `sweep` removes it.
 """
@@ -17,7 +18,6 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
-from cordwood.archive.content_checksum import content_checksum
 from cordwood.archive.fetch_threads import FetchThreads
 from cordwood.archive.fetched_segment import FetchedSegment
 from cordwood.archive.manifest import (
@@ -28,10 +28,11 @@ from cordwood.archive.manifest import (
     partition_prefix,
     render_manifest,
 )
-from cordwood.archive.object_store import ObjectStore, get
+from cordwood.archive.manifest_object import LedManifestObject, ManifestObject
+from cordwood.archive.object_store import ObjectStore
 from cordwood.archive.segment_cache import SegmentCache
 from cordwood.archive.segment_copy import SegmentCopy
-from cordwood.errors import FormatError, StorageError
+from cordwood.errors import FormatError
 from cordwood.format.file_names import FileKind
 from cordwood.log.reading.archived_segments import ArchivedState, ArchivePlace
 from cordwood.quantities import Offset, TimestampMs
@@ -80,12 +81,25 @@ class PartitionArchive:
         self.progress = Progress()
         self.prefix = partition_prefix(place.topic, place.topic_id, place.partition)
         self._parts = parts
+        self._object = self._manifest_object()
         self._lock = threading.RLock()
         self._loaded: _Loaded | None = None
-        self._seen: tuple[str, Manifest] | None = None  # its checksum in the object store
         self._copying: set[str] = set()
         self._garbage: list[str] = []
         self._needs_sweep = True
+
+    @property
+    def scratch_directory(self) -> str:
+        """A directory for the archiver, in the cache, which is emptied at every start."""
+        return f"{self._parts.cache.directory}/tail-{self.name}"
+
+    def _manifest_object(self) -> ManifestObject:
+        if self.place.led is None:
+            return ManifestObject(self.objects, self.place)
+        return LedManifestObject(self.objects, self.place, self.place.led, self._claimed)
+
+    def _claimed(self) -> None:
+        self._needs_sweep = True  # the leader before may have left copies that no manifest names
 
     @property
     def name(self) -> str:
@@ -119,13 +133,13 @@ class PartitionArchive:
         """Read the manifest again: the owner from the object store, a reader from the copy."""
         with self._lock:
             manifest = self._read_copy() if self.place.owner is None else None
-            self._take(manifest or self._read_manifest())
+            self._take(manifest or self._object.read())
 
     def _known(self) -> _Loaded:
         loaded = self._loaded
         if loaded is None:
             with self._lock:
-                loaded = self._loaded or self._take(self._read_copy() or self._read_manifest())
+                loaded = self._loaded or self._take(self._read_copy() or self._object.read())
         return loaded
 
     def _take(self, manifest: Manifest) -> _Loaded:
@@ -167,44 +181,14 @@ class PartitionArchive:
         at = bisect_left(segments, offset, key=lambda segment: segment.base_offset)
         return loaded.segments.get(segments[at].copy_id) if at < len(segments) else None
 
-    def _read_manifest(self) -> Manifest:
-        """The manifest in the object store; an empty one if there is none."""
-        key = f"{self.prefix}/{MANIFEST_NAME}"
-        try:
-            data = get(self.objects, key, limit=MANIFEST_BYTES_MAX)
-            manifest = parse_manifest(data)
-        except FileNotFoundError:
-            return Manifest(
-                generation=0,
-                topic=self.place.topic,
-                topic_id=self.place.topic_id,
-                partition=self.place.partition,
-                owner=self.place.owner or "",
-                allows_gaps=self.place.allows_gaps,
-                start=Offset(0),
-            )
-        except FormatError as error:
-            raise StorageError(f"{self.objects.url}/{key} is damaged: {error.reason}") from error
-        if manifest.prefix != self.prefix:
-            raise StorageError(f"{self.objects.url}/{key} holds the manifest of {manifest.prefix}")
-        self._note_seen(manifest, data)
-        return manifest
-
-    def _note_seen(self, manifest: Manifest, data: bytes) -> None:
-        part_bytes = self.objects.checksum_part_bytes
-        if part_bytes is not None:
-            self._seen = (content_checksum(data, part_bytes), manifest)
-
-    def _unchanged(self) -> Manifest | None:
-        """The manifest as it was read or put last, if the store says that it is still that one."""
-        if self._seen is None:
-            return None
-        checksum, manifest = self._seen
-        try:
-            stored = self.objects.checksum(f"{self.prefix}/{MANIFEST_NAME}")
-        except FileNotFoundError:
-            return None
-        return manifest if stored == checksum else None
+    def learn(self) -> None:
+        """For a replica that does not lead: find out what its leader has archived."""
+        with self._lock:
+            manifest = self._object.read()
+            if self._loaded is None or self._loaded.manifest != manifest:
+                self._take(manifest)
+                if manifest.generation:
+                    self._write_copy(manifest)
 
     # --- the copy in the partition's directory -----------------------------------------------
 
@@ -243,12 +227,16 @@ class PartitionArchive:
     def look_again(self) -> Manifest:
         """The manifest in the object store now. Raises `StorageError` if another store owns it."""
         with self._lock:
-            manifest = self._owned()
+            manifest = self._object.to_change()
             if self._loaded is None or self._loaded.manifest != manifest:
                 self._take(manifest)
                 if manifest.generation:
                     self._write_copy(manifest)
             return manifest
+
+    @property
+    def may_change(self) -> bool:
+        return self._object.may_change
 
     def keep(self, start: Offset, end: Offset) -> None:
         """Forget offsets outside [start, end): in the manifest now, their objects later."""
@@ -256,7 +244,7 @@ class PartitionArchive:
 
     def _change(self, change: Callable[[Manifest], Manifest]) -> None:
         with self._lock:
-            old = self._owned()
+            old = self._object.to_change()
             new = change(old)
             if new == old:
                 self._take(old)
@@ -273,7 +261,7 @@ class PartitionArchive:
         A manifest is put even if there is none yet: otherwise the other store could begin one.
         """
         with self._lock:
-            manifest = self._read_manifest()
+            manifest = self._object.read()
             owner = self.place.owner
             assert owner is not None, self.name
             if manifest.owner != owner or not manifest.generation:
@@ -282,28 +270,12 @@ class PartitionArchive:
     def check_owner(self, owner: str) -> None:
         """Raise if a store with this `writer_id` could not archive here now."""
         with self._lock:
-            manifest = self._read_manifest()
+            manifest = self._object.read()
         if manifest.generation:
-            self._check_owner(manifest, owner)
-
-    def _owned(self) -> Manifest:
-        manifest = self._unchanged() or self._read_manifest()
-        self._check_owner(manifest, self.place.owner)
-        return manifest
-
-    def _check_owner(self, manifest: Manifest, owner: str | None) -> None:
-        if manifest.owner != owner:
-            raise StorageError(
-                f"{self.objects.url}/{self.prefix} belongs to store {manifest.owner!r}, which took "
-                "it over or wrote it first; set another archive.url for this topic"
-            )
+            self._object.check_owner(manifest, owner)
 
     def _put(self, manifest: Manifest) -> None:
-        key = f"{self.prefix}/{MANIFEST_NAME}"
-        data = render_manifest(manifest)
-        self._seen = None  # after an error it may be the old one or the new one
-        self.objects.put(key, [data])
-        self._note_seen(manifest, data)
+        manifest = self._object.put(manifest)
         self._take(manifest)
         self._write_copy(manifest)
 
@@ -341,7 +313,9 @@ class PartitionArchive:
         """Remove objects that no manifest names; return how many.
 
         Objects are listed before the manifest is read: an object that is put meanwhile is not in
-        the list, and one that is recorded meanwhile is in the manifest. A full listing is made
+        the list, and one that is recorded meanwhile is in the manifest. In a cluster, whoever leads
+        next claims the manifest before its first copy, so its objects are not in the list of one
+        that could still read the manifest as its own. A full listing is made
         once, and again after a failed copy; otherwise only forgotten objects are removed.
         """
         with self._lock:
@@ -361,7 +335,7 @@ class PartitionArchive:
 
     def _unnamed(self) -> list[str]:
         listed = [info.key for info in self.objects.listing(self.prefix)]
-        manifest = self._owned()
+        manifest = self._object.to_change()
         named = {f"{self.prefix}/{MANIFEST_NAME}"}
         for copy in manifest.segments:
             named.update(self._keys_of(copy))

@@ -132,8 +132,6 @@ class StoreArchives:
                 del self._archives[key]
 
     def _run_topic(self, store: ArchivableStore, topic: Topic) -> None:
-        assert topic.config.archive_url is not None
-        objects = self.objects(topic.config.archive_url)
         for log in map(topic.partition, _online(topic)):
             archive = self.archive_of(log, topic.topic_id)
             if archive is None or log.is_closed:
@@ -141,11 +139,7 @@ class StoreArchives:
             if self._stopping.is_set():
                 return
             try:
-                archive.look_again()
-                # The topic's own object first: without it, segments cannot be restored.
-                self._keeper.save(store, topic, objects)
-                self._copier.copy_due(archive, log)
-                archive.sweep()
+                self._run_partition(store, topic, archive, log)
             except LogClosedError:
                 return
             except Exception as error:  # whatever it is: the other partitions are not concerned
@@ -154,6 +148,21 @@ class StoreArchives:
                 continue
             archive.progress.last_error = None
             archive.progress.last_success_ms = self._clock.now_ms()
+
+    def _run_partition(
+        self, store: ArchivableStore, topic: Topic, archive: PartitionArchive, log: PartitionLog
+    ) -> None:
+        if not archive.may_change:
+            archive.learn()  # its leader archives; this replica reads, and may drop its copies
+            return
+        archive.look_again()
+        # The topic's own object first: without it, segments cannot be restored.
+        if archive.place.led is None:
+            self._keeper.save(store, topic, archive.objects)
+        elif log.partition == 0:
+            self._keeper.save_for_cluster(store, topic, archive.objects, archive.place.owner or "")
+        self._copier.copy_due(archive, log)
+        archive.sweep()
 
     def status(self, store: ListedTopics, *, checked_for: str | None = None) -> list[ArchiveStatus]:
         found: list[ArchiveStatus] = []

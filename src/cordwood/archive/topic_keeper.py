@@ -54,24 +54,45 @@ class TopicKeeper:
             objects.put(f"{prefix}/{TOPIC_NAME}", [render_topic(new)])
             self._saved[key] = new
 
+    def save_for_cluster(
+        self, store: ArchivableStore, topic: Topic, objects: ObjectStore, owner: str
+    ) -> None:
+        """As `save`, for the broker that leads partition 0. It looks at the object every time.
+
+        A leader that was deposed may put its own description once more; the next pass of the new
+        one corrects it. Offsets of groups are not part of it: other brokers have them.
+        """
+        old = read_topic(objects, topic.name, topic.topic_id)
+        new = self._without_groups(store, topic, old, owner)
+        if new != old:
+            new = replace(new, generation=new.generation + 1, updated_ms=self._clock.now_ms())
+            prefix = topic_prefix(topic.name, topic.topic_id)
+            objects.put(f"{prefix}/{TOPIC_NAME}", [render_topic(new)])
+
     def _described(
         self, store: ArchivableStore, topic: Topic, old: ArchivedTopic | None
     ) -> ArchivedTopic:
-        described = ArchivedTopic(
-            generation=0 if old is None else old.generation,
-            topic=topic.name,
-            topic_id=topic.topic_id,
-            partitions=topic.partition_count,
-            owner=store.writer_id,
-            updated_ms=self._clock.now_ms() if old is None else old.updated_ms,
-            config=_shown_config({**topic.config.render(), **store.registry.overrides(topic.name)}),
-            moments=() if old is None else old.moments,
-        )
+        described = self._without_groups(store, topic, old, store.writer_id)
         offsets = _group_offsets(store, topic.name)
         last = described.moments[-1].offsets if described.moments else ()
         if offsets == last:
             return described
         return described.plus(GroupMoment(at_ms=self._clock.now_ms(), offsets=offsets))
+
+    def _without_groups(
+        self, store: ArchivableStore, topic: Topic, old: ArchivedTopic | None, owner: str
+    ) -> ArchivedTopic:
+        """The description with the offsets of groups that it had before."""
+        return ArchivedTopic(
+            generation=0 if old is None else old.generation,
+            topic=topic.name,
+            topic_id=topic.topic_id,
+            partitions=topic.partition_count,
+            owner=owner,
+            updated_ms=self._clock.now_ms() if old is None else old.updated_ms,
+            config=_shown_config({**topic.config.render(), **store.registry.overrides(topic.name)}),
+            moments=() if old is None else old.moments,
+        )
 
 
 def _shown_config(config: Mapping[str, str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from cordwood.archive.fetch_threads import THREADS_MAX, FetchThreads, read_ahead
 from cordwood.archive.local_objects import LocalObjects
 from cordwood.archive.object_port import PIECE_BYTES
 from cordwood.errors import LimitExceededError, TruncatedInputError
+from fakes.own_threads import OwnThreads
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.watched_objects import WatchedObjects
 
@@ -103,18 +104,17 @@ class _Wait:
 
 
 def test_closing_cancels_what_is_queued_and_waits_for_the_rest(objects: WatchedObjects) -> None:
-    threads = FetchThreads(threads_max=1)
     gate = threading.Event()
     tasks = [_Wait(gate) for _ in range(5)]
-    assert all(threads.offer(objects, task) for task in tasks)
+    with OwnThreads() as own:
+        threads = FetchThreads(threads_max=1)
+        assert all(threads.offer(objects, task) for task in tasks)
 
-    gate.set()
-    threads.close(60)
+        gate.set()
+        threads.close(60)
 
-    assert not threads.offer(objects, _Wait(gate))
-    assert not any(
-        t.name == "cordwood-archive-ahead" and t.is_alive() for t in threading.enumerate()
-    )
+        assert not threads.offer(objects, _Wait(gate))
+        assert own.names == []
 
 
 def test_too_much_work_is_refused(objects: WatchedObjects) -> None:

@@ -562,9 +562,7 @@ def test_a_store_that_closes_gives_a_restore_up_and_has_nothing_of_it(
         def add(self, count: int) -> None:
             if not closer.ident:
                 closer.start()
-                while not bench.store.is_closed:
-                    closer.join(0.01)
-                closer.join(0.1)  # the archives are told next
+                assert bench.archives._stopping.wait(60)
 
     with pytest.raises(LogClosedError):
         bench.store.restore_topic(TOPIC, URL, progress=Watched())

@@ -98,7 +98,8 @@ def test_a_call_to_a_silent_s3_ends_and_the_next_ones_fail_at_once(
 ) -> None:
     for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(key, "test")
-    monkeypatch.setattr(arrow_objects, "_ANSWER_S", 1.0)
+    answer_s = 1.0
+    monkeypatch.setattr(arrow_objects, "_ANSWER_S", answer_s)
     monkeypatch.setattr(arrow_objects, "_ATTEMPTS", 1)
     monkeypatch.setattr(arrow_objects, "_SLOW_S", 0.5)
     options = f"endpoint_override=127.0.0.1:{silent_port}&scheme=http&region=us-east-1"
@@ -110,7 +111,7 @@ def test_a_call_to_a_silent_s3_ends_and_the_next_ones_fail_at_once(
     with pytest.raises(TimeoutError, match="does not answer"):
         objects.size("key")
 
-    assert time.monotonic() - began_s < 0.5
+    assert time.monotonic() - began_s < answer_s
 
 
 def test_archives_on_one_server_take_turns() -> None:
