@@ -39,6 +39,7 @@ HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12  # base_offset and batch_length, which batch_length does not count
 CRC_POSITION: Final = 17
 CRC_START: Final = 21  # first byte the checksum covers
+PRODUCER_POSITION: Final = 43  # of the producer id and its epoch
 MAGIC: Final = 2
 
 CODEC_MASK: Final = 0x07
@@ -51,6 +52,7 @@ _LAYOUT: Final = struct.Struct(">qiibIhiqqqhii")
 assert _LAYOUT.size == HEADER_SIZE
 
 _OFFSET_AND_EPOCH: Final = (struct.Struct(">q"), struct.Struct(">i"))
+_FRONT: Final = struct.Struct(">qii")  # base_offset, batch_length, leader_epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,3 +228,10 @@ def stamp(
     offset_field, epoch_field = _OFFSET_AND_EPOCH
     offset_field.pack_into(buffer, position, base_offset)
     epoch_field.pack_into(buffer, position + LOG_OVERHEAD, leader_epoch)
+
+
+def stamp_alone(
+    data: bytearray | memoryview, base_offset: Offset, leader_epoch: LeaderEpoch
+) -> None:
+    """As `stamp`, for the one batch that `data` is."""
+    _FRONT.pack_into(data, 0, base_offset, len(data) - LOG_OVERHEAD, leader_epoch)

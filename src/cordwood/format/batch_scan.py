@@ -139,12 +139,13 @@ def find_batch(
     last_offset: cython.longlong,
     offset: cython.longlong,
 ) -> tuple:
-    """The batch of a dense log in ``data[start:end]`` that holds `offset`: (position, size).
+    """The batch of a dense log in ``data[start:end]`` that holds `offset`: (position, size, -1).
 
     The first batch must begin at `first_offset` or, if that is negative, end with `last_offset`;
     every other one begins where the one before it ended. Only headers are looked at, and the batch
-    itself may lie partly behind `end`. A position of -1 means that this is not so, or that the
-    headers end before the batch.
+    itself may lie partly behind `end`. A position of -1 means that this is not so. If the headers
+    end before the batch, the size is 0: then the position, which may lie behind `end`, is where the
+    next batch begins, and the third number is the offset at which it must begin.
     """
     at: cython.Py_ssize_t = start
     size: cython.longlong
@@ -158,31 +159,30 @@ def find_batch(
         base_offset = int64(data, at)
         delta = int32(data, at + 23)
         if data[at + 16] != 2 or size < _HEADER_SIZE or delta < 0 or base_offset < 0:
-            return -1, 0
+            return -1, 0, -1
         if is_first and first_offset < 0:
             if base_offset > last_offset or delta != last_offset - base_offset:
-                return -1, 0
+                return -1, 0, -1
         elif base_offset != first_offset:
-            return -1, 0
+            return -1, 0, -1
         if base_offset > offset:
-            return -1, 0
+            return -1, 0, -1
         if offset - base_offset <= delta:
-            return at, size
-        if size > end - at:
-            return -1, 0
+            return at, size, -1
         is_first = False
         first_offset = base_offset + delta + 1
         at += cython.cast(cython.Py_ssize_t, size)
-    return -1, 0
+    if is_first:
+        return -1, 0, -1
+    return at, 0, first_offset
 
 
-def floor_entry(
+@cython.cfunc
+@cython.inline
+def _entries_up_to(
     entries: cython.const[cython.uchar][::1], relative_offset: cython.longlong
-) -> tuple:
-    """The last entry of an offset index at or below `relative_offset`: (offset, position).
-
-    The offset is relative, too. (-1, 0) if there is none. The offsets must not decrease.
-    """
+) -> cython.Py_ssize_t:
+    """How many entries of an offset index are at or below `relative_offset`."""
     low: cython.Py_ssize_t = 0
     high: cython.Py_ssize_t = len(entries) // 8
     middle: cython.Py_ssize_t
@@ -192,9 +192,56 @@ def floor_entry(
             low = middle + 1
         else:
             high = middle
+    return low
+
+
+def floor_entry(
+    entries: cython.const[cython.uchar][::1], relative_offset: cython.longlong
+) -> tuple:
+    """The last entry of an offset index at or below `relative_offset`: (offset, position).
+
+    The offset is relative, too. (-1, 0) if there is none. The offsets must not decrease.
+    """
+    low: cython.Py_ssize_t = _entries_up_to(entries, relative_offset)
     if low == 0:
         return -1, 0
     return int32(entries, low * 8 - 8), int32(entries, low * 8 - 4)
+
+
+def entries_around(
+    entries: cython.const[cython.uchar][::1],
+    base_offset: cython.longlong,
+    offset: cython.longlong,
+) -> tuple:
+    """The entries of an offset index between which the batch with `offset` lies: five numbers.
+
+    The last offset and the position of the last entry at or below `offset`, the same of the entry
+    after it, and the position of the one after that. All offsets are absolute. A position of 0
+    means that there is no such entry, or that it is damaged.
+    """
+    low: cython.Py_ssize_t = _entries_up_to(entries, offset - base_offset)
+    count: cython.Py_ssize_t = len(entries) // 8
+    last: cython.longlong = 0
+    position: cython.longlong = 0
+    next_last: cython.longlong = 0
+    next_position: cython.longlong = 0
+    beyond: cython.longlong = 0
+    if low > 0:
+        last = int32(entries, low * 8 - 8)
+        position = int32(entries, low * 8 - 4)
+    if low < count:
+        next_last = int32(entries, low * 8)
+        next_position = int32(entries, low * 8 + 4)
+    if low + 1 < count:
+        beyond = int32(entries, low * 8 + 12)
+    if last < 0 or position < 0:
+        last = 0
+        position = 0
+    if next_last < 0 or next_position < 0 or beyond < 0:
+        next_last = 0
+        next_position = 0
+        beyond = 0
+    return base_offset + last, position, base_offset + next_last, next_position, beyond
 
 
 def first_bad_checksum(

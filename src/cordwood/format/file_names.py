@@ -98,6 +98,7 @@ class PartitionDirectory:
 _SEGMENT_FILE: Final = re.compile(
     rf"([0-9]{{20}})\.({'|'.join(FileKind)})({'|'.join(map(re.escape, (DELETED, CLEANED, SWAP)))})?"
 )
+_KINDS: Final = {kind.value: kind for kind in FileKind}  # looking one up is quick, a call is not
 _MARKED_DIRECTORY: Final = re.compile(r"(\S+-\S+)\.([^\s.]+)-(delete|future|stray)")
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 
@@ -115,7 +116,7 @@ def parse_segment_file_name(name: str) -> SegmentFileName | None:
     if found is None or int(found[1]) > INT64_MAX:
         return None
     return SegmentFileName(
-        base_offset=Offset(int(found[1])), kind=FileKind(found[2]), suffix=found[3] or NO_SUFFIX
+        base_offset=Offset(int(found[1])), kind=_KINDS[found[2]], suffix=found[3] or NO_SUFFIX
     )
 
 
@@ -148,6 +149,12 @@ def deleted_directory_name(topic: str, partition: int, unique_hex32: str) -> str
     assert _UNIQUE_HEX.fullmatch(unique_hex32) is not None, unique_hex32
     ending = f"-{partition}.{unique_hex32}-{DirectoryState.DELETE}"
     return topic[: _FILE_NAME_CHARS_MAX - len(ending)] + ending
+
+
+def stray_directory_name(topic: str, partition: int, unique_hex32: str) -> str:
+    """``orders-0.<32 hex digits>-stray``: of a partition that its cluster does not have."""
+    deleted = deleted_directory_name(topic, partition, unique_hex32)
+    return f"{deleted.removesuffix(DirectoryState.DELETE)}{DirectoryState.STRAY}"
 
 
 def parse_directory_name(name: str) -> PartitionDirectory:

@@ -10,18 +10,45 @@ from __future__ import annotations
 import operator
 from array import array
 
+from cordwood.primitives import CRC32C_TABLE
+
 try:
     import cython
 except ImportError:  # the plain form needs no Cython installed
     from cordwood import plain_cython as cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.cordwood.primitives import murmur2_of, put_varint, varint_size, zigzag  # type: ignore
+    from cython.cimports.cordwood.format.python_api import PyByteArray_FromStringAndSize  # type: ignore
+    from cython.cimports.cordwood.primitives import (  # type: ignore
+        crc32c_of,
+        murmur2_of,
+        put_int32,
+        put_int64,
+        put_varint,
+        varint_size,
+        zigzag,
+    )
     from cython.cimports.libc.string import memcpy  # type: ignore
+
+    _CRC_WORDS = cython.declare(cython.const[cython.uint][::1], CRC32C_TABLE)
 else:
-    from cordwood.primitives import murmur2_of, put_varint, varint_size, zigzag
+    from cordwood.primitives import (
+        crc32c_of,
+        murmur2_of,
+        put_int32,
+        put_int64,
+        put_varint,
+        varint_size,
+        zigzag,
+    )
+
+    _CRC_WORDS = CRC32C_TABLE
 
 COMPILED = cython.compiled
+
+_HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
+# Below this, calling the hardware checksum costs more.
+_SMALL_BATCH = cython.declare(cython.Py_ssize_t, 2048)
 
 _RECORDS_IN_A_ROW = cython.declare(cython.Py_ssize_t, 4096)  # one millisecond
 
@@ -95,6 +122,124 @@ def _extend_varint(out: bytearray, value: cython.longlong) -> None:
         out.append((raw & 0x7F) | 0x80)
         raw >>= 7
     out.append(raw)
+
+
+@cython.cfunc
+@cython.inline
+def _body_size(
+    key_size: cython.Py_ssize_t,
+    value_size: cython.Py_ssize_t,
+    headers_size: cython.Py_ssize_t,
+    time_delta: cython.longlong,
+    offset_delta: cython.longlong,
+) -> cython.Py_ssize_t:
+    """Bytes of a record after its length. A size of -1 is a null."""
+    size: cython.Py_ssize_t = 1 + varint_size(time_delta) + varint_size(offset_delta)
+    size += varint_size(key_size) + varint_size(value_size) + headers_size
+    if key_size > 0:
+        size += key_size
+    if value_size > 0:
+        size += value_size
+    return size
+
+
+@cython.cfunc
+@cython.inline
+def _put_record(
+    out: cython.uchar[::1],
+    at: cython.Py_ssize_t,
+    size: cython.Py_ssize_t,
+    key: object,
+    key_size: cython.Py_ssize_t,
+    value: object,
+    value_size: cython.Py_ssize_t,
+    encoded_headers: bytes,
+    time_delta: cython.longlong,
+    offset_delta: cython.longlong,
+) -> cython.Py_ssize_t:
+    """Write a record of `_body_size` `size`; return the position after it. There is room for it."""
+    at = put_varint(out, at, size)
+    out[at] = 0
+    at = put_varint(out, at + 1, time_delta)
+    at = put_varint(out, at, offset_delta)
+    at = put_varint(out, at, key_size)
+    if key_size > 0:
+        at = _put_bytes(out, at, cython.cast(bytes, key), key_size)
+    at = put_varint(out, at, value_size)
+    if value_size > 0:
+        at = _put_bytes(out, at, cython.cast(bytes, value), value_size)
+    return _put_bytes(out, at, encoded_headers, len(encoded_headers))
+
+
+@cython.cfunc
+@cython.inline
+def _new_buffer(size: cython.Py_ssize_t) -> bytearray:
+    """Bytes that are all written next; only the compiled form leaves them as they are."""
+    if cython.compiled:
+        return PyByteArray_FromStringAndSize(cython.NULL, size)
+    else:
+        return bytearray(size)
+
+
+def encode_sole(
+    value: object,
+    key: object,
+    headers: object,
+    timestamp: cython.longlong,
+    max_timestamp: cython.longlong,
+    attributes: cython.longlong,
+    size_max: cython.longlong,
+    hardware_crc: object,
+) -> object:
+    """A whole batch of one record, with its checksum, base offset 0 and no leader epoch.
+
+    `max_timestamp` is the one in the header. `hardware_crc` is called for a large batch. If the
+    batch would have more than `size_max` bytes, the result is its size and nothing is built.
+    """
+    key_size: cython.Py_ssize_t
+    value_size: cython.Py_ssize_t
+    size: cython.Py_ssize_t
+    total: cython.Py_ssize_t
+    crc: cython.longlong
+    encoded_headers: bytes = b"\x00"
+    if type(key) is not bytes and key is not None:
+        key = _as_bytes(key, "key of record 0")
+    if type(value) is not bytes and value is not None:
+        value = _as_bytes(value, "value of record 0")
+    if not cython.compiled:
+        _check_word(timestamp)
+    if timestamp < -1:
+        raise ValueError(f"timestamp of record 0 is {timestamp}, must be -1 or more")
+    if headers:
+        encoded_headers = _encode_headers(headers)
+    key_size = -1 if key is None else len(cython.cast(bytes, key))
+    value_size = -1 if value is None else len(cython.cast(bytes, value))
+    size = _body_size(key_size, value_size, len(encoded_headers), 0, 0)
+    total = _HEADER_SIZE + varint_size(size) + size
+    if total > size_max:
+        return total
+    batch: bytearray = _new_buffer(total)
+    out: cython.uchar[::1] = batch
+    put_int64(out, 0, 0)
+    put_int32(out, 8, total - 12)
+    put_int32(out, 12, -1)
+    out[16] = 2
+    out[21] = cython.cast(cython.uchar, (attributes >> 8) & 0xFF)
+    out[22] = cython.cast(cython.uchar, attributes & 0xFF)
+    put_int32(out, 23, 0)
+    put_int64(out, 27, timestamp)
+    put_int64(out, 35, max_timestamp)
+    put_int64(out, 43, -1)  # producer id, and from 51 on its epoch and sequence: none
+    put_int32(out, 51, -1)
+    put_int32(out, 53, -1)
+    put_int32(out, 57, 1)
+    _put_record(out, _HEADER_SIZE, size, key, key_size, value, value_size, encoded_headers, 0, 0)
+    if total <= _SMALL_BATCH:
+        crc = crc32c_of(out, 21, total, _CRC_WORDS)
+    else:
+        crc = hardware_crc(memoryview(batch)[21:])
+    put_int32(out, 17, crc)
+    return batch
 
 
 def survey_records(records: list, record_type: type) -> tuple:
@@ -194,39 +339,28 @@ def encode_records(
         key_size = -1 if key is None else len(cython.cast(bytes, key))
         value_size = -1 if value is None else len(cython.cast(bytes, value))
         offset_delta = index - first
-        if timestamp >= 0 and base_timestamp >= 0:
-            size = 1 + varint_size(timestamp - base_timestamp)
-        else:
-            if timestamp < -1:
-                raise ValueError(f"timestamp of record {index} is {timestamp}, must be -1 or more")
-            size = 1 + varint_size(timestamp - base_timestamp)
-        size += varint_size(offset_delta) + varint_size(key_size) + varint_size(value_size)
-        if key_size > 0:
-            size += key_size
-        if value_size > 0:
-            size += value_size
-        if headers:
-            encoded_headers = _encode_headers(headers)
-            size += len(encoded_headers)
-        else:
-            encoded_headers = b"\x00"
-            size += 1
+        if timestamp < -1:
+            raise ValueError(f"timestamp of record {index} is {timestamp}, must be -1 or more")
+        encoded_headers = _encode_headers(headers) if headers else b"\x00"
+        size = _body_size(
+            key_size, value_size, len(encoded_headers), timestamp - base_timestamp, offset_delta
+        )
         needed = size + varint_size(size)
         if needed > end - at:
             break
         needed = 0
-        at = put_varint(out, at, size)
-        out[at] = 0
-        at += 1
-        at = put_varint(out, at, timestamp - base_timestamp)
-        at = put_varint(out, at, offset_delta)
-        at = put_varint(out, at, key_size)
-        if key_size > 0:
-            at = _put_bytes(out, at, cython.cast(bytes, key), key_size)
-        at = put_varint(out, at, value_size)
-        if value_size > 0:
-            at = _put_bytes(out, at, cython.cast(bytes, value), value_size)
-        at = _put_bytes(out, at, encoded_headers, len(encoded_headers))
+        at = _put_record(
+            out,
+            at,
+            size,
+            key,
+            key_size,
+            value,
+            value_size,
+            encoded_headers,
+            timestamp - base_timestamp,
+            offset_delta,
+        )
         max_timestamp = max(max_timestamp, timestamp)
         index += 1
         if index % _RECORDS_IN_A_ROW == 0:

@@ -1,14 +1,25 @@
 """Signatures; `record_encoding.py` holds the code and what each kernel promises."""
 
 from array import array
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from typing_extensions import Buffer
 
-from cordwood.format.record import Record
+from cordwood.format.record import Header, Record
 
 COMPILED: bool
 
+def encode_sole(
+    value: bytes | None,
+    key: bytes | None,
+    headers: Sequence[Header],
+    timestamp: int,
+    max_timestamp: int,
+    attributes: int,
+    size_max: int,
+    hardware_crc: Callable[[Buffer], int],
+) -> bytearray | int: ...
 def survey_records(
     records: list[Any], record_type: type[Record]
 ) -> tuple[int | None, int | None, int]: ...

@@ -4,6 +4,8 @@ from array import array
 
 from typing_extensions import Buffer
 
+from cordwood.format.unplaced_batch import UnplacedBatch
+
 _Words = array[int] | memoryview
 
 COMPILED: bool
@@ -16,5 +18,13 @@ def parse_plain_batches(
     data: Buffer, rows: _Words, first_batch: int, batch_count: int, table: _Words
 ) -> tuple[int, int, int, int]: ...
 def survey_produced(
-    data: Buffer, start: int, end: int
-) -> tuple[int, int, int, bool, int, int, int, int] | None: ...
+    source: Buffer, start: int, end: int, oldest_ms: int, newest_ms: int, needs_keys: bool
+) -> UnplacedBatch | None: ...
+def survey_all_produced(
+    source: Buffer,
+    spans: list[int],
+    size_max: int,
+    oldest_ms: int,
+    newest_ms: int,
+    needs_keys: bool,
+) -> tuple[list[UnplacedBatch], bytearray, bool] | None: ...

@@ -17,7 +17,9 @@ if cython.compiled:
     from cython.cimports.cordwood.format.python_api import (  # type: ignore
         PyGC_Disable,
         PyGC_Enable,
-        PyType_GenericAlloc,
+        PyObject_GC_Track,
+        cordwood_forget_hash,
+        cordwood_new_items,
     )
     from cython.cimports.cordwood.primitives import varint  # type: ignore
     from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize  # type: ignore
@@ -171,9 +173,13 @@ def _bytes_at(
 def _make_record(
     record_type: type, value: object, key: object, headers: list, timestamp: object, offset: object
 ) -> object:
-    """A named tuple of five, filled in place: twice as fast as building it from a tuple."""
+    """A named tuple of five, filled in place: twice as fast as building it from a tuple.
+
+    Nothing can fail or look at it before it is filled, so it needs no zeros at first.
+    """
     if cython.compiled:
-        record: tuple = cython.cast(tuple, PyType_GenericAlloc(record_type, 5))
+        record: tuple = cython.cast(tuple, cordwood_new_items(record_type, 5))
+        cordwood_forget_hash(record)
         Py_INCREF(value)
         PyTuple_SET_ITEM(record, 0, value)
         Py_INCREF(key)
@@ -184,6 +190,7 @@ def _make_record(
         PyTuple_SET_ITEM(record, 3, timestamp)
         Py_INCREF(offset)
         PyTuple_SET_ITEM(record, 4, offset)
+        PyObject_GC_Track(record)
         return record
     else:
         return tuple.__new__(record_type, (value, key, headers, timestamp, offset))
@@ -226,8 +233,13 @@ def _make_all(
     key: object
     value: object
     headers: list
+    last_time: cython.longlong = -1
+    timestamp: object = -1  # of `last_time`: many records in a row have the same
     for row in range(start_row, end_row):
         at = row * tables.RECORD_ROW
+        if table[at + tables.R_TIMESTAMP] != last_time:
+            last_time = table[at + tables.R_TIMESTAMP]
+            timestamp = last_time
         key = None
         value = None
         if table[at + tables.R_KEY_SIZE] >= 0:
@@ -247,7 +259,7 @@ def _make_all(
                 value,
                 key,
                 headers,
-                table[at + tables.R_TIMESTAMP],
+                timestamp,
                 table[at + tables.R_OFFSET],
             )
         )

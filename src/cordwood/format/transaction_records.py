@@ -28,13 +28,14 @@ A value starts with its version, and has the same fields in both:
 The partitions are null exactly in the state Empty. A tag at its default is left out.
 """
 
+import struct
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 from cordwood.errors import FormatError, UnsupportedFormatError
 from cordwood.format.groups.group_fields import (
-    INT8,
     INT16,
     INT32,
     INT64,
@@ -54,6 +55,16 @@ _VERSION: Final = 1
 _PREVIOUS_ID_TAG: Final = 0
 _NEXT_ID_TAG: Final = 1
 _CLIENT_VERSION_TAG: Final = 2
+
+_HEAD: Final = struct.Struct(">hqhib")  # from the version to the state
+_TIMES: Final = struct.Struct(">qq")
+_NO_PARTITIONS: Final = b"\0"
+_PREVIOUS_ID: Final = struct.Struct(">BBBq")  # the number of tags, and this one
+_CLIENT_VERSION: Final = struct.Struct(">BBh")
+# What was encoded for the last transactions is remembered, unless it is large.
+_REMEMBERED_MAX: Final = 1024
+_REMEMBERED_ID_MAX: Final = 256
+_REMEMBERED_PARTITIONS_MAX: Final = 8
 
 
 class TransactionState(IntEnum):
@@ -91,7 +102,16 @@ class TransactionValue:
 
 
 def encode_transaction_key(transactional_id: str) -> bytes:
+    if len(transactional_id) <= _REMEMBERED_ID_MAX:
+        return _remembered_key(transactional_id)
+    return _encode_key(transactional_id)
+
+
+def _encode_key(transactional_id: str) -> bytes:
     return INT16.pack(_KEY_VERSION) + encode_string("transactional id", transactional_id)
+
+
+_remembered_key = lru_cache(_REMEMBERED_MAX)(_encode_key)
 
 
 def decode_transaction_key(data: bytes) -> str:
@@ -107,16 +127,18 @@ def decode_transaction_key(data: bytes) -> str:
 
 def encode_transaction_value(value: TransactionValue) -> bytes:
     """The bytes of `value`, in version 1."""
+    partitions = value.partitions
     return b"".join(
         (
-            INT16.pack(_VERSION),
-            INT64.pack(value.producer_id),
-            INT16.pack(value.producer_epoch),
-            INT32.pack(value.timeout_ms),
-            INT8.pack(value.state),
-            _encode_partitions(value),
-            INT64.pack(value.last_update_ms),
-            INT64.pack(value.start_ms),
+            _HEAD.pack(
+                _VERSION, value.producer_id, value.producer_epoch, value.timeout_ms, value.state
+            ),
+            _NO_PARTITIONS
+            if value.state is TransactionState.EMPTY
+            else _remembered_partitions(partitions)
+            if len(partitions) <= _REMEMBERED_PARTITIONS_MAX
+            else _encode_partitions(partitions),
+            _TIMES.pack(value.last_update_ms, value.start_ms),
             _encode_tags(value),
         )
     )
@@ -160,11 +182,9 @@ def transaction_partition(transactional_id: str, partition_count: int) -> int:
 # --- partitions ------------------------------------------------------------------------------
 
 
-def _encode_partitions(value: TransactionValue) -> bytes:
-    if value.state is TransactionState.EMPTY:
-        return encode_varint(0)
+def _encode_partitions(partitions: frozenset[TopicPartition]) -> bytes:
     by_topic: dict[str, list[int]] = {}
-    for topic, number in sorted(value.partitions):
+    for topic, number in sorted(partitions):
         by_topic.setdefault(topic, []).append(number)
     parts = [encode_varint(len(by_topic) + 1)]
     for topic, numbers in by_topic.items():
@@ -173,6 +193,10 @@ def _encode_partitions(value: TransactionValue) -> bytes:
         parts += (INT32.pack(number) for number in numbers)
         parts.append(encode_varint(0))
     return b"".join(parts)
+
+
+# A producer writes to the same few partitions in one transaction after the other.
+_remembered_partitions = lru_cache(_REMEMBERED_MAX)(_encode_partitions)
 
 
 def _compact_partitions(fields: FieldReader) -> frozenset[TopicPartition]:
@@ -208,6 +232,13 @@ def _state(fields: FieldReader) -> TransactionState:
 
 
 def _encode_tags(value: TransactionValue) -> bytes:
+    previous, version = value.previous_producer_id, value.client_version
+    if previous != NO_PRODUCER_ID and value.next_producer_id == NO_PRODUCER_ID:  # as usual
+        if not version:
+            return _PREVIOUS_ID.pack(1, _PREVIOUS_ID_TAG, INT64.size, previous)
+        return _PREVIOUS_ID.pack(2, _PREVIOUS_ID_TAG, INT64.size, previous) + _CLIENT_VERSION.pack(
+            _CLIENT_VERSION_TAG, INT16.size, version
+        )
     tags: dict[int, bytes] = {}
     if value.previous_producer_id != NO_PRODUCER_ID:
         tags[_PREVIOUS_ID_TAG] = INT64.pack(value.previous_producer_id)

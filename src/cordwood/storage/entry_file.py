@@ -181,7 +181,7 @@ class EntryFile:
         self._file_size = self._flushed_size
 
     def _recognize(self, active: bytearray) -> None:
-        """Count entries as flushed that were derived anew and are in the file already."""
+        """Count entries as flushed that were derived again and are in the file already."""
         self._is_derived_anew = False
         try:
             content = self._read(_READ_BYTES_MAX)

@@ -19,7 +19,6 @@ import contextlib
 import errno
 import mmap
 import os
-import shutil
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias
 
@@ -102,12 +101,25 @@ class File(Protocol):
         ...
 
 
+class Words(Protocol):
+    """Signed 64-bit words by index."""
+
+    def __getitem__(self, index: int, /) -> int: ...
+
+    def __setitem__(self, index: int, value: int, /) -> None: ...
+
+
 class WordMap(Protocol):
     """A file of signed 64-bit words in native byte order, shared between processes.
 
     Each load and store is one aligned 8-byte access, so another process sees the old word or the
     new one. The order of stores to different words is not guaranteed.
     """
+
+    @property
+    def cells(self) -> "Words":
+        """The words themselves, until the map is closed: the quickest way to load and store."""
+        ...
 
     def __getitem__(self, index: int, /) -> int: ...
 
@@ -415,6 +427,8 @@ class RealFileSystem:
         os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
+        import shutil  # not at the top: it loads every codec of archives
+
         shutil.rmtree(path)
 
     def rename(self, old: str, new: str) -> None:

@@ -29,7 +29,7 @@ from typing import Final
 from cordwood.errors import TruncatedInputError, UnsupportedFormatError
 from cordwood.format.file_names import HIGH_WATERMARK
 from cordwood.quantities import Offset
-from cordwood.storage.files import FileSystem, WordMap
+from cordwood.storage.files import FileSystem, WordMap, Words
 from cordwood.value_class import dataclass
 
 _MAGIC: Final = int.from_bytes(b"cordwhw\x01", "little", signed=True)
@@ -66,6 +66,7 @@ class HighWatermarkFile:
         self._path = os.path.join(directory, HIGH_WATERMARK)
         self._is_writable = writable
         self._words: WordMap | None = None
+        self._cells: Words | None = None  # of a writable file
         self._durable: Offset | None = None
         self._durable_turn = 0
         self._is_unpublished = False
@@ -76,6 +77,7 @@ class HighWatermarkFile:
                 for word in range(1, WORD_COUNT):  # whatever the content is, it must not look valid
                     words[word] = 0
                 words[0] = _MAGIC
+            self._cells = words.cells
             self._is_unpublished = not is_new and self.read().durable is None
 
     @property
@@ -123,6 +125,14 @@ class HighWatermarkFile:
                 words.sync()
                 self._is_unpublished = False
 
+    def publish_high_watermark(self, offset: Offset) -> None:
+        """Publish the high watermark alone, as every append does. See `publish`."""
+        cells = self._cells
+        assert cells is not None, f"{self._path} is closed, or was opened for reading"
+        self._is_unsynced = True
+        cells[_HIGH_WATERMARK_WORD] = offset
+        cells[_HIGH_WATERMARK_WORD + 1] = ~offset
+
     def _publish_durable(self, words: WordMap, durable: Offset) -> None:
         if self._durable is None or durable < self._durable:
             for word in _DURABLE_WORDS:  # the log was opened or truncated: no slot may be higher
@@ -159,6 +169,7 @@ class HighWatermarkFile:
 
     def close(self) -> None:
         """Unmap; safe to repeat. A later read maps the file again."""
+        self._cells = None
         words, self._words = self._words, None
         if words is not None:
             words.close()

@@ -4,6 +4,13 @@ One call starts a sync, and a descriptor that an event loop can watch signals it
 has to wait, so none contends for the GIL, which under load costs more than the sync itself. If
 the kernel lacks it or does not permit it, `KernelSyncs.open` returns None, and threads wait
 instead.
+
+The kernel's threads do the work, on the core that asked for it: they write the pages, wake when
+the disk has them, and commit the journal. Linux (from 6.6 on) lets a thread that is busy finish
+its time slice of some milliseconds before it lets one run that has woken. So the sync began when
+the loop had nothing left to do, and the loop then waited for it. From 6.12 on a thread that wakes
+need not wait if its slice is shorter. So the thread of a loop asks for a longer one than others
+(`yield_to_short_slices`).
 """
 
 import errno
@@ -17,6 +24,12 @@ _CALLS: Final = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}
 # data, key, rw_flags, opcode, priority, fd, buffer, size, offset, reserved, flags, eventfd
 _REQUEST: Final = struct.Struct("<QIIHhIQQqQII")
 _EVENT: Final = struct.Struct("<QQqq")  # data, address of the request, result, second result
+# sched_setattr and sched_getattr by machine.
+_SCHEDULING_CALLS: Final = {"x86_64": (314, 315), "aarch64": (274, 275)}
+# size, policy, flags, nice, priority, slice ("runtime") in ns, deadline, period
+_SCHEDULING: Final = struct.Struct("<IIQiIQQQ")
+_ORDINARY_POLICY: Final = 0
+_SLICE_MS_MAX: Final = 100  # what Linux accepts
 _FDSYNC: Final = 3
 _TELL_EVENTFD: Final = 1
 _SLOTS: Final = 64  # syncs running at once
@@ -25,10 +38,10 @@ _SLOTS: Final = 64  # syncs running at once
 class KernelSyncs:
     """Runs syncs. For one thread, that of the event loop which watches `fd`."""
 
-    def __init__(self, context: int, calls: tuple[int, int, int, int]) -> None:
+    def __init__(self, fd: int, context: int, calls: tuple[int, int, int, int]) -> None:
         import ctypes
 
-        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.fd = fd
         self._destroy, self._get_events, self._submit = calls[1:]
         self._context = ctypes.c_ulong(context)
         self._syscall = ctypes.CDLL(None, use_errno=True).syscall
@@ -41,16 +54,21 @@ class KernelSyncs:
 
     @classmethod
     def open(cls) -> Self | None:
-        """None if the kernel does not offer it."""
+        """None if the kernel does not offer it, or has no descriptor left for it."""
         calls = _CALLS.get(os.uname().machine) if sys.platform == "linux" else None
         if calls is None or not hasattr(os, "eventfd") or sys.byteorder != "little":
             return None
         import ctypes
 
+        try:
+            fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        except OSError:
+            return None
         context = ctypes.c_ulong(0)
         if ctypes.CDLL(None, use_errno=True).syscall(calls[0], _SLOTS, ctypes.byref(context)):
+            os.close(fd)
             return None
-        return cls(context.value, calls)
+        return cls(fd, context.value, calls)
 
     def submit(self, fd: int, number: int) -> bool:
         """Start a sync of `fd`; `finished` reports it by `number`. False: sync in another way."""
@@ -65,11 +83,10 @@ class KernelSyncs:
         return True
 
     def finished(self) -> list[tuple[int, OSError | None]]:
-        """The numbers of the syncs that ended since the last call, each with its error or None."""
-        try:
-            os.eventfd_read(self.fd)
-        except BlockingIOError:
-            return []
+        """The numbers of the syncs that ended since the last call, each with its error or None.
+
+        `fd` stays readable: its watcher asks to be told of each end anew, edge by edge.
+        """
         return self._collect(at_least=0)
 
     def wait_for_all(self) -> list[tuple[int, OSError | None]]:
@@ -101,3 +118,28 @@ class KernelSyncs:
         """Release the kernel's resources after all syncs have ended."""
         self._syscall(self._destroy, self._context)
         os.close(self.fd)
+
+
+def yield_to_short_slices() -> bool:
+    """Let threads with ordinary time slices interrupt this thread when they wake. Call it once.
+
+    It gets as much time as before, in slices of twice the length. False: nothing was changed,
+    because the kernel has no such slices, or somebody chose another policy for the thread.
+    """
+    calls = _SCHEDULING_CALLS.get(os.uname().machine) if sys.platform == "linux" else None
+    if calls is None or sys.byteorder != "little":
+        return False
+    import ctypes
+
+    set_attributes, get_attributes = calls
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    found = ctypes.create_string_buffer(_SCHEDULING.size)
+    if syscall(get_attributes, 0, found, _SCHEDULING.size, 0):
+        return False
+    _, policy, flags, nice, priority, slice_ns, deadline, period = _SCHEDULING.unpack(found.raw)
+    if policy != _ORDINARY_POLICY or not 0 < 2 * slice_ns <= _SLICE_MS_MAX * 1_000_000:
+        return False
+    wanted = _SCHEDULING.pack(
+        _SCHEDULING.size, policy, flags, nice, priority, 2 * slice_ns, deadline, period
+    )
+    return not syscall(set_attributes, 0, ctypes.create_string_buffer(wanted, len(wanted)), 0)

@@ -79,6 +79,15 @@ class OffsetIndex(BoundedIndex):
             return self.base_offset, FilePosition(0)
         return Offset(self.base_offset + relative_offset), FilePosition(position)
 
+    def around(self, offset: Offset) -> tuple[int, int, int, int, int]:
+        """The entries between which the batch with `offset` lies. As `lookup`, they are hints.
+
+        The last offset and the position of the last entry at or below `offset`, the same of the
+        entry after it, and the position of the one after that. A position of 0 means that there
+        is no such entry. One is made for every record that is looked up, so it is a tuple.
+        """
+        return batch_scan.entries_around(self._file.entries, self.base_offset, offset)
+
     def entry(self, slot: int) -> tuple[Offset, FilePosition]:
         """The entry in that slot, counted from 0; `IndexError` if there is none."""
         found = decode_offset_entry(*self._slot_at(slot))

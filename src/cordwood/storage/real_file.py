@@ -141,6 +141,10 @@ class RealWordMap:
         self._path = path
         self._words = memoryview(mapped).cast("q")
 
+    @property
+    def cells(self) -> "memoryview[int]":
+        return self._words
+
     def __getitem__(self, index: int, /) -> int:
         return self._words[index]
 

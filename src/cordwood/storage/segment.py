@@ -13,14 +13,13 @@ The life of the files:
 
 import os
 import threading
-from array import array
 from collections.abc import Sequence
 from typing import Final
 
 from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format import batch_scan
-from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
+from cordwood.format.batch_placing import index_stretches
 from cordwood.format.file_names import DELETED, NO_SUFFIX, SWAP, FileKind, segment_file_name
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.quantities import INT64_MAX, MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
@@ -28,11 +27,12 @@ from cordwood.storage.files import Buffer, File, FileSystem, write_all
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.key_index import KeyIndex
 from cordwood.storage.offset_index import OffsetIndex
+from cordwood.storage.segment_facts import NOT_SEEN, SegmentFacts
 from cordwood.storage.segment_reader import IndexHint, SegmentReader
 from cordwood.storage.segment_times import find_first, find_largest
 from cordwood.storage.time_index import TimeIndex, fitting_entries
 from cordwood.storage.transaction_index import TransactionIndex
-from cordwood.value_class import dataclass
+from cordwood.value_class import dataclass, replace
 
 SEGMENT_KINDS: Final = (
     FileKind.LOG,
@@ -50,8 +50,6 @@ _STRETCH_INTERVALS: Final = 8  # small batches of one write share an entry for s
 
 _REWRITE_BYTES: Final = 1 * MIB
 
-_NOT_SEEN: Final = -2
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentLimits:
@@ -60,15 +58,6 @@ class SegmentLimits:
     index_bytes_max: int
     index_interval_bytes: int
     is_dense: bool = False  # each batch starts where the one before it ended: never compacted
-
-
-def new_walk_state() -> "array[int]":
-    """The state of `batch_scan.index_batches` before the first batch."""
-    state = array("q", bytes(8 * tables.STATE_WORDS))
-    state[tables.S_MAX_TIMESTAMP] = NO_TIMESTAMP
-    state[tables.S_INDEXED_TIMESTAMP] = NO_TIMESTAMP
-    state[tables.S_FIRST_TIMESTAMP] = _NOT_SEEN
-    return state
 
 
 class Segment:
@@ -114,7 +103,7 @@ class Segment:
         self._handles = handles
         self._limits = limits
         self._stretch_max = _STRETCH_INTERVALS * limits.index_interval_bytes
-        self._state = new_walk_state()
+        self.facts = SegmentFacts()
         self._unflushed_entries = 0
         self._is_frozen = file is None
         self.needs_new_indexes = False
@@ -289,13 +278,13 @@ class Segment:
     @property
     def record_count(self) -> int:
         """Records appended since it was opened, plus those that recovery counted."""
-        return self._state[tables.S_RECORD_COUNT]
+        return self.facts.record_count
 
     @property
     def first_batch_timestamp(self) -> TimestampMs:
         """Largest timestamp of the first batch; NO_TIMESTAMP if there is no batch or timestamp."""
-        seen = self._state[tables.S_FIRST_TIMESTAMP]
-        return NO_TIMESTAMP if seen == _NOT_SEEN else TimestampMs(seen)
+        seen = self.facts.first_timestamp
+        return NO_TIMESTAMP if seen == NOT_SEEN else seen
 
     def _note_index_room(self) -> None:
         self.is_index_full = self.offset_index.is_full or self.time_index.is_full
@@ -306,10 +295,10 @@ class Segment:
 
         (-1, base offset) when no record has one.
         """
-        if self._state[tables.S_MAX_TIMESTAMP] != NO_TIMESTAMP or not self._is_frozen:
+        if self.facts.max_timestamp != NO_TIMESTAMP or not self._is_frozen:
             return (
-                TimestampMs(self._state[tables.S_MAX_TIMESTAMP]),
-                Offset(max(self._state[tables.S_MAX_TIMESTAMP_OFFSET], self.base_offset)),
+                self.facts.max_timestamp,
+                Offset(max(self.facts.max_timestamp_offset, self.base_offset)),
             )
         if self._largest is None:
             self._largest = find_largest(self)
@@ -334,41 +323,41 @@ class Segment:
         Small batches share an index entry: one for each stretch of `_STRETCH_INTERVALS` index
         intervals.
         """
+        self._write(data, base_offset)
+        # The first batch of a segment is noted alone: its timestamp decides when to roll.
+        is_first = self.facts.first_timestamp == NOT_SEEN
+        stretch_max = self._stretch_max
+        for stretch in index_stretches(
+            list(batches), base_offset, 0 if is_first else stretch_max, stretch_max
+        ):
+            self._note_appended(*stretch)
+
+    def append_one(
+        self, data: Buffer, max_timestamp: TimestampMs, record_count: int, base_offset: Offset
+    ) -> None:
+        """As `append`, for the one batch that `data` is."""
+        self._write(data, base_offset)
+        # As `_note_appended` for a stretch of one batch.
+        facts, position, size = self.facts, self.size, len(data)
+        end = base_offset + record_count
+        if max_timestamp > facts.max_timestamp:
+            facts.max_timestamp = max_timestamp
+            facts.max_timestamp_offset = Offset(end - 1)
+        if facts.first_timestamp == NOT_SEEN:
+            facts.first_timestamp = max_timestamp
+        if facts.unindexed_bytes > self._limits.index_interval_bytes:
+            self._add_index_entry(Offset(end - 1), FilePosition(position))
+        facts.unindexed_bytes += size
+        facts.record_count += record_count
+        self.size = position + size
+        self.next_offset = Offset(end)
+
+    def _write(self, data: Buffer, base_offset: Offset) -> None:
         file = self._file
         assert file is not None, self.name
         assert not self._is_frozen, self.name
         assert base_offset >= self.next_offset, (base_offset, self.next_offset, self.name)
         write_all(file, self.size, data)
-        if len(batches) == 1:
-            ((size, record_count, newest, _, _, _, _),) = batches
-            end = Offset(base_offset + record_count)
-            self._note_appended(size, end, newest, record_count, Offset(end - 1), end, newest)
-            return
-        end = newest_offset = first_end = base_offset
-        stretch = stretch_count = 0
-        newest = first = NO_TIMESTAMP
-        # The first batch of a segment is noted alone: its timestamp decides when to roll.
-        is_first = self._state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN
-        stretch_max = 0 if is_first else self._stretch_max
-        for size, record_count, max_timestamp, _, _, _, _ in batches:
-            end = Offset(end + record_count)
-            if not stretch:
-                first_end, first = end, max_timestamp
-            stretch += size
-            stretch_count += record_count
-            if max_timestamp > newest:
-                newest, newest_offset = max_timestamp, Offset(end - 1)
-            if stretch >= stretch_max:
-                self._note_appended(
-                    stretch, end, newest, stretch_count, newest_offset, first_end, first
-                )
-                stretch = stretch_count = 0
-                newest = NO_TIMESTAMP
-                stretch_max = self._stretch_max
-        if stretch:
-            self._note_appended(
-                stretch, end, newest, stretch_count, newest_offset, first_end, first
-            )
 
     def append_scanned(self, decoder: BatchDecoder, count: int) -> None:
         """Write the first `count` batches of a scan at the end, as they are. Not yet durable.
@@ -402,21 +391,21 @@ class Segment:
         `first_end` is where the first batch ends, `first_timestamp` its largest timestamp.
         """
         position = FilePosition(self.size)
-        state = self._state
-        if state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN:
-            state[tables.S_FIRST_TIMESTAMP] = max_timestamp
-        if state[tables.S_UNINDEXED] > self._limits.index_interval_bytes:
+        facts = self.facts
+        if facts.first_timestamp == NOT_SEEN:
+            facts.first_timestamp = max_timestamp
+        if facts.unindexed_bytes > self._limits.index_interval_bytes:
             # An entry names one batch, by its last offset: a reader expects it there. The time
             # entry beside it counts no batch behind that one: see `time_index`.
-            if first_timestamp > state[tables.S_MAX_TIMESTAMP]:
-                state[tables.S_MAX_TIMESTAMP] = first_timestamp
-                state[tables.S_MAX_TIMESTAMP_OFFSET] = first_end - 1
+            if first_timestamp > facts.max_timestamp:
+                facts.max_timestamp = first_timestamp
+                facts.max_timestamp_offset = Offset(first_end - 1)
             self._add_index_entry(Offset(first_end - 1), position)
-        if max_timestamp > state[tables.S_MAX_TIMESTAMP]:
-            state[tables.S_MAX_TIMESTAMP] = max_timestamp
-            state[tables.S_MAX_TIMESTAMP_OFFSET] = max_timestamp_offset
-        state[tables.S_UNINDEXED] += size
-        state[tables.S_RECORD_COUNT] += record_count
+        if max_timestamp > facts.max_timestamp:
+            facts.max_timestamp = max_timestamp
+            facts.max_timestamp_offset = max_timestamp_offset
+        facts.unindexed_bytes += size
+        facts.record_count += record_count
         self.size = position + size
         self.next_offset = next_offset
 
@@ -436,17 +425,22 @@ class Segment:
         self.truncate_to(FilePosition(self.size) if position is None else position, next_offset)
 
     def _add_index_entry(self, last_offset: Offset, position: FilePosition) -> None:
-        state = self._state
+        facts = self.facts
         if not self.is_index_full:
             self.offset_index.add(last_offset, position)
             if self.time_index.add(
-                TimestampMs(state[tables.S_MAX_TIMESTAMP]),
-                Offset(max(state[tables.S_MAX_TIMESTAMP_OFFSET], self.base_offset)),
+                facts.max_timestamp,
+                Offset(max(facts.max_timestamp_offset, self.base_offset)),
             ):
-                state[tables.S_INDEXED_TIMESTAMP] = state[tables.S_MAX_TIMESTAMP]
+                facts.indexed_timestamp = facts.max_timestamp
             self._unflushed_entries += 1
             self._note_index_room()
-        state[tables.S_UNINDEXED] = 0
+        facts.unindexed_bytes = 0
+
+    @property
+    def has_many_unflushed(self) -> bool:
+        """Whether `flush_index` has something to do."""
+        return self._unflushed_entries >= _UNFLUSHED_ENTRIES_MAX
 
     def flush_index(self, *, at_least: int = _UNFLUSHED_ENTRIES_MAX) -> None:
         """Write the index entries for other processes, once there are enough of them."""
@@ -509,16 +503,18 @@ class Segment:
     def index_walked(self, decoder: BatchDecoder, count: int, chunk_position: int) -> None:
         """Add the first `count` batches that a walk found to the indexes and the facts."""
         offset_entries, time_entries = bytearray(8 * count), bytearray(12 * count)
+        words = self.facts.words()
         offset_size, time_size = batch_scan.index_batches(
             decoder.rows,
             count,
             chunk_position,
             self.base_offset,
             self._limits.index_interval_bytes,
-            self._state,
+            words,
             offset_entries,
             time_entries,
         )
+        self.facts = SegmentFacts.of_words(words)
         if self.is_index_full:
             return
         fitting = fitting_entries(
@@ -541,19 +537,19 @@ class Segment:
         record_count: int,
     ) -> None:
         """Set the facts to those of the batches that are not walked."""
-        self._state[tables.S_UNINDEXED] = 0
-        self._state[tables.S_FIRST_TIMESTAMP] = first_timestamp
-        self._state[tables.S_MAX_TIMESTAMP] = max_timestamp
-        self._state[tables.S_INDEXED_TIMESTAMP] = max_timestamp
-        self._state[tables.S_MAX_TIMESTAMP_OFFSET] = max_timestamp_offset
-        self._state[tables.S_RECORD_COUNT] = record_count
+        self.facts.unindexed_bytes = 0
+        self.facts.first_timestamp = first_timestamp
+        self.facts.max_timestamp = max_timestamp
+        self.facts.indexed_timestamp = max_timestamp
+        self.facts.max_timestamp_offset = max_timestamp_offset
+        self.facts.record_count = record_count
         self._note_index_room()
 
     def clear_facts(self) -> None:
         """Clear the indexes and the facts, before the whole file is walked."""
         self.offset_index.clear()
         self.time_index.clear()
-        self._state = new_walk_state()
+        self.facts = SegmentFacts()
         self._largest = None
         self._note_index_room()
 
@@ -569,7 +565,7 @@ class Segment:
         self._boundaries = ()
         self.size = position
         self.next_offset = next_offset
-        self._state = new_walk_state()
+        self.facts = SegmentFacts()
         self._note_index_room()
 
     def distrust_from(self, offset: Offset) -> None:
@@ -637,6 +633,10 @@ class Segment:
     def file_at(self, position: int, length: int) -> File:
         """The log file, which has all its bytes."""
         return self.file()
+
+    def allow_gaps(self) -> None:
+        """Batches that are appended from here on need not start where the last one ended."""
+        self._limits = replace(self._limits, is_dense=False)
 
     def reader(self, *, size: int | None = None) -> SegmentReader:
         return SegmentReader(

@@ -146,6 +146,8 @@ def is_settled(
     before: Sequence[str], entries: Sequence[DirectoryEntry], after: Sequence[str]
 ) -> bool:
     """Whether three looks at a directory in a row show the same files of segments."""
+    if set(before) == {entry.name for entry in entries} == set(after):
+        return True  # as nearly always: no name needs to be parsed
     seen = _decisive(entry.name for entry in entries)
     return _decisive(before) == seen == _decisive(after)
 

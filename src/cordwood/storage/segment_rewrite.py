@@ -22,7 +22,8 @@ from cordwood.quantities import MIB, NO_TIMESTAMP, FilePosition, Offset, Timesta
 from cordwood.storage.file_copy import copy_file
 from cordwood.storage.files import Buffer, File, FileSystem, write_all
 from cordwood.storage.offset_index import OffsetIndex
-from cordwood.storage.segment import SEGMENT_KINDS, SegmentLimits, new_walk_state
+from cordwood.storage.segment import SEGMENT_KINDS, SegmentLimits
+from cordwood.storage.segment_facts import SegmentFacts
 from cordwood.storage.segment_reader import SegmentReader
 from cordwood.storage.time_index import TimeIndex, fitting_entries
 from cordwood.storage.transaction_index import TransactionIndex
@@ -136,7 +137,7 @@ class SegmentRewrite:
     def _read_back(self) -> tuple[bytearray, bytearray, list[int]]:
         reader = SegmentReader(self._file, self.base_offset, self.size)
         reader.decoder = BatchDecoder(batches_max=_BATCHES_PER_CHUNK)
-        state = new_walk_state()
+        state = SegmentFacts().words()
         offset_entries, time_entries = bytearray(), bytearray()
         for first, stop in reader.chunks(
             FilePosition(0), self.base_offset, chunk_bytes=_VERIFY_BYTES

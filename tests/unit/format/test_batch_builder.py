@@ -9,10 +9,13 @@ from cordwood.errors import RecordTooLargeError
 from cordwood.format.batch import decode_batch
 from cordwood.format.batch_builder import (
     BATCH_BYTES_TARGET,
+    RUN_BYTES,
     BatchStyle,
     ProducerStamp,
     build_batch,
     build_batches,
+    build_runs,
+    build_sole,
     seal,
 )
 from cordwood.format.batch_header import CRC_START, decode_batch_header
@@ -250,3 +253,91 @@ def test_a_large_record_that_compresses_well_does_not_make_the_batches_behind_it
 
     assert sum(counts) == 31
     assert counts[0] == 1
+
+
+# --- a batch of one record ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(b"value"),
+        Record(None, b"key"),
+        Record(b"", b""),
+        Record(b"v" * 5000, b"k" * 70, [("a", None), ("ü", b"1")], 7),
+        Record(b"v", timestamp_ms=-1),
+    ],
+)
+@pytest.mark.parametrize("is_log_append_time", [False, True])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_record_by_itself_makes_the_batch_that_a_list_of_one_makes(
+    record: Record, is_log_append_time: bool, codec: Codec
+) -> None:
+    style = BatchStyle(bytes_max=1 << 20, codec=codec, is_log_append_time=is_log_append_time)
+    expected = build_batch([record], NOW_MS, style)
+    timestamp = NOW_MS if record.timestamp_ms is None else TimestampMs(record.timestamp_ms)
+
+    data, shown = build_sole(record.value, record.key, record.headers, timestamp, NOW_MS, style)
+
+    assert bytes(data) == bytes(expected.data)
+    assert shown == expected.max_timestamp
+
+
+def test_a_record_by_itself_may_fill_a_batch_and_not_more() -> None:
+    exact = BatchStyle(bytes_max=len(build([(None, b"v" * 100)])[0]))
+
+    build_sole(b"v" * 100, None, (), NOW_MS, NOW_MS, exact)
+    with pytest.raises(RecordTooLargeError) as refused:
+        build_sole(b"v" * 101, None, (), NOW_MS, NOW_MS, exact)
+
+    assert (refused.value.size, refused.value.limit) == (exact.bytes_max + 1, exact.bytes_max)
+
+
+def test_a_record_by_itself_is_checked_as_one_of_many_is() -> None:
+    with pytest.raises(TypeError, match="value of record 0 must be bytes or None, not str"):
+        build_sole("text", None, (), NOW_MS, NOW_MS, STYLE)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="key of record 0 must be bytes or None, not int"):
+        build_sole(b"v", 5, (), NOW_MS, NOW_MS, STYLE)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="timestamp of record 0 is -2"):
+        build_sole(b"v", None, (), TimestampMs(-2), NOW_MS, STYLE)
+
+
+# --- batches that are written together ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("size", [10, 1_000, 100_000])
+def test_runs_hold_the_same_batches_as_they_are_built_one_by_one(codec: Codec, size: int) -> None:
+    chance = random.Random(size)
+    many = [size] * min(800_000 // size, 30_000)
+    records: list[object] = [
+        (None, chance.randbytes(each)) for each in [*many, 300_000, 300_000, *many]
+    ]
+    style = BatchStyle(bytes_max=1 << 20, codec=codec)
+    expected = [
+        (bytes(batch.data), batch.record_count, batch.max_timestamp)
+        for batch in build_batches(records, NOW_MS, style)
+    ]
+
+    found, run_sizes = [], []
+    for run in build_runs(records, NOW_MS, style, bytearray(RUN_BYTES)):
+        rest = bytes(run.data)
+        run_sizes.append(len(rest))
+        for batch in run.batches:
+            found.append((rest[: batch.size], batch.record_count, batch.max_timestamp))
+            rest = rest[batch.size :]
+        assert not rest
+
+    assert found == expected
+    assert max(run_sizes) <= RUN_BYTES
+    if codec is Codec.NONE:
+        assert len(run_sizes) < len(found), "no two batches were put together"
+
+
+def test_a_record_that_is_too_large_ends_the_runs_after_those_before_it() -> None:
+    style = BatchStyle(bytes_max=1_000)
+    runs = build_runs([(None, b"a"), (None, b"b" * 2_000)], NOW_MS, style, bytearray(RUN_BYTES))
+
+    assert next(runs).batches[0].record_count == 1
+    with pytest.raises(RecordTooLargeError):
+        next(runs)

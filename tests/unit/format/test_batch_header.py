@@ -17,6 +17,7 @@ from cordwood.format.batch_header import (
     encode_batch_header,
     pack_batch_header_into,
     stamp,
+    stamp_alone,
 )
 from cordwood.quantities import (
     INT32_MAX,
@@ -27,6 +28,7 @@ from cordwood.quantities import (
     ProducerId,
     TimestampMs,
 )
+from fakes.client_batches import raw_batch, raw_record
 
 HEADER = BatchHeader(
     base_offset=Offset(0x0102030405060708),
@@ -176,3 +178,13 @@ def test_packing_writes_a_header_in_place() -> None:
     pack_batch_header_into(buffer, 2, HEADER)
 
     assert bytes(buffer) == bytes(2) + BYTES + bytes(2)
+
+
+def test_a_batch_alone_is_stamped_as_one_of_many_is() -> None:
+    whole = raw_batch(raw_record(b"v"))
+    alone, one_of_many = bytearray(whole), bytearray(whole)
+
+    stamp_alone(alone, Offset(INT64_MAX), LeaderEpoch(7))
+
+    stamp(one_of_many, 0, Offset(INT64_MAX), LeaderEpoch(7))
+    assert alone == one_of_many

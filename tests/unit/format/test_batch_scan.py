@@ -172,3 +172,29 @@ def test_an_offset_too_far_from_the_base_is_not_indexed() -> None:
     assert walk([client_batch(b"x"), client_batch(b"y", base_offset=far - 1)], 0)[0] == [
         (far - 1, len(batches[0]))
     ]
+
+
+def test_headers_lead_to_the_batch_of_an_offset_or_say_where_to_go_on() -> None:
+    first, second = client_batch(b"a", b"b"), client_batch(b"c" * 100, base_offset=2)
+    data = bytes(first + second)
+
+    assert batch_scan.find_batch(data, 0, len(data), 0, 0, 1) == (0, len(first), -1)
+    assert batch_scan.find_batch(data, 0, len(first) + 61, -1, 1, 2) == (
+        len(first),
+        len(second),
+        -1,
+    ), "the batch may lie partly behind the end"
+    assert batch_scan.find_batch(data, 0, len(first) + 60, 0, 0, 2) == (len(first), 0, 2)
+    assert batch_scan.find_batch(data, 0, 61, 0, 0, 9) == (len(first), 0, 2)
+    assert batch_scan.find_batch(data, 0, len(data), 0, 0, 9) == (len(data), 0, 3)
+
+
+@pytest.mark.parametrize(("first_offset", "last_offset"), [(1, 0), (-1, 0), (-1, 2)])
+def test_headers_that_do_not_continue_from_the_index_lead_nowhere(
+    first_offset: int, last_offset: int
+) -> None:
+    data = bytes(client_batch(b"a", b"b") + client_batch(b"c", base_offset=2))
+
+    found = batch_scan.find_batch(data, 0, len(data), first_offset, last_offset, 1)
+
+    assert found == (-1, 0, -1)

@@ -1,5 +1,8 @@
 """Questions to a table of records: answers, edges, refused ranges."""
 
+import gc
+import pickle
+import sys
 from array import array
 from dataclasses import dataclass
 
@@ -156,3 +159,46 @@ def test_header_rows_are_refused_when_they_do_not_fit() -> None:
     assert list(ends) == [0, 2]
     with pytest.raises(IndexError):
         record_table.take_headers(run, array("i", bytes(8)), words(8))
+
+
+# --- the records that are made -------------------------------------------------------------------
+
+
+def test_a_made_record_is_like_one_of_a_caller() -> None:
+    batch = bytes(client_batch(b"a", None, keys=[b"k", None], timestamps=[5, 5], base_offset=3))
+    table = parsed(batch, 2)
+
+    first, second = record_table.make_records(batch, table, 0, 2, Record)
+
+    assert first == Record(b"a", b"k", [], 5, 3)
+    assert second == Record(None, None, [], 5, 4)
+    assert type(first) is Record
+    assert first._replace(offset=9).offset == 9
+    assert pickle.loads(pickle.dumps(first)) == first
+    assert gc.is_tracked(first), "its list of headers may come to refer to it"
+    with pytest.raises(TypeError):
+        hash(first)  # as of any tuple with a list in it
+
+
+def test_records_that_are_dropped_leave_nothing_behind() -> None:
+    batch = bytes(client_batch(*[b"value"] * 50))
+    table = parsed(batch, 50)
+    record_table.make_records(batch, table, 0, 50, Record)
+    before = sys.getrefcount(Record)
+
+    for _ in range(20):
+        record_table.make_records(batch, table, 0, 50, Record)
+
+    gc.collect()
+    assert abs(sys.getrefcount(Record) - before) < 10
+
+
+def test_pieces_of_a_run_are_the_records_of_the_run() -> None:
+    batch = bytes(client_batch(*[b"%d" % n for n in range(700)]))
+    run = RecordRun(memoryview(batch), parsed(batch, 700), 3, 690)
+
+    pieces = list(run.pieces())
+
+    assert [record for piece in pieces for record in piece] == run.records()
+    assert max(map(len, pieces)) <= 256
+    assert list(RecordRun(memoryview(batch), parsed(batch, 700), 5, 5).pieces()) == []

@@ -12,6 +12,7 @@ import pytest
 from cordwood.errors import DirectoryLockedError
 from cordwood.storage import directory_lock
 from cordwood.storage.directory_lock import lock_directory, lock_owner
+from fakes.forking_program import run_forking
 from fakes.interrupter import interrupt, places
 
 TRY_LOCK = """
@@ -98,17 +99,26 @@ def test_a_lock_without_references_is_released(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_neither_has_the_lock_nor_can_release_it(tmp_path: Path) -> None:
-    lock = lock_directory(str(tmp_path))
+    body = """
+    from cordwood.storage.directory_lock import lock_directory
 
-    child = os.fork()
-    if child == 0:
+    lock = lock_directory(sys.argv[1])
+
+    def release():
         lock.release()
-        os._exit(0 if (tmp_path / ".lock").exists() else 1)
-    _, status = os.waitpid(child, 0)
+        assert os.path.exists(os.path.join(sys.argv[1], ".lock"))
+        try:
+            lock_directory(sys.argv[1])
+        except DirectoryLockedError as error:
+            assert str(os.getppid()) in str(error)
+        else:
+            raise AssertionError("it has the lock")
 
-    assert status == 0
-    assert try_lock_elsewhere(tmp_path).startswith(f"pid {os.getpid()}")
+    in_child(release)
+    in_child(release)  # also after the end of a child
     lock.release()
+    """
+    run_forking(body, tmp_path)
 
 
 def test_a_missing_directory_cannot_be_locked(tmp_path: Path) -> None:

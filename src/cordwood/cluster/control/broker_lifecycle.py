@@ -54,10 +54,14 @@ class Heard(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTimes:
-    """`broker.heartbeat.interval.ms` and `broker.session.timeout.ms`, as on the controllers."""
+    """`broker.heartbeat.interval.ms` and `broker.session.timeout.ms`, as on the controllers.
+
+    `registration_s` is `initial.broker.registration.timeout.ms`.
+    """
 
     heartbeat_s: float = 2.0
     session_s: float = 9.0
+    registration_s: float = 60.0
 
 
 class BrokerLifecycle:

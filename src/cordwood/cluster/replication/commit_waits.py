@@ -1,4 +1,4 @@
-"""Who waits until records are committed: acks=all, and commits of offsets."""
+"""Who waits until all replicas have something: acks=all, commits of offsets, deletions."""
 
 import heapq
 from collections.abc import Callable

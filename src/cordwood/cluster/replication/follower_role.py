@@ -9,14 +9,22 @@ The rounds are: fetch from the safe end, append verbatim, sync, note the high wa
 A fetch from an offset tells the leader that everything below is safe here, so nothing is fetched
 while there is an unsynced tail.
 
+A pause is `replica.fetch.backoff.ms` long. If the leader only does not know yet that it leads, or
+we do not know yet that it does not, the first pauses are short: an image is on its way, and until
+the fetch is answered no record of the new epoch can be committed.
+
 It never cuts below its own high watermark after a clean election: what was committed is in the log
 of every clean leader, so such a cut would mean that the leader lost records. The replica stops
 instead, and its copy can be compared. An unclean election, which the image shows or the topic
 allows, may lose records; then it follows.
+
+A throttled replica that is neither in sync nor caught up is held up while the limit is used up
+(`replication_quota`).
 """
 
 from collections.abc import Callable
 from enum import Enum, auto
+from typing import Final
 
 from cordwood.cluster.replication.epoch_truncation import cut_for
 from cordwood.cluster.replication.replica_fetch import (
@@ -27,10 +35,22 @@ from cordwood.cluster.replication.replica_fetch import (
     ReplicaError,
 )
 from cordwood.cluster.replication.replication_ports import ReplicaSite, T, Timer
-from cordwood.errors import LogClosedError, LogFailedError, RoleChangedError
+from cordwood.cluster.replication.replication_quota import ThrottledReplica
+from cordwood.errors import CordwoodError, LogClosedError, LogFailedError
 from cordwood.format.batch_header import HEADER_SIZE, decode_batch_header
 from cordwood.log.rules.leader_epochs import EpochEnd
-from cordwood.quantities import LeaderEpoch, Offset
+from cordwood.quantities import MIB, LeaderEpoch, Offset
+
+# Whoever answers so has another image than we have, or its log does not lead yet.
+_ABOUT_LEADERSHIP: Final = frozenset(
+    {
+        ReplicaError.NOT_LEADER_OR_FOLLOWER,
+        ReplicaError.FENCED_LEADER_EPOCH,
+        ReplicaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
+_HERE_BYTES_MAX: Final = 2 * MIB  # what the loop appends itself: a millisecond or two
+_FIRST_PAUSE_S: Final = 0.01  # about as long as a disk takes to note a new epoch
 
 
 class Phase(Enum):
@@ -46,7 +66,7 @@ class FollowerRole:
     """Follows one leader in one epoch. Owned by its `PartitionReplica` and called in its loop.
 
     `when_changed` is called after every change of `phase`. `may_lose` says that the leader was
-    elected uncleanly.
+    elected uncleanly, `is_in_sync` that the image has this replica among those in sync.
     """
 
     def __init__(
@@ -56,28 +76,35 @@ class FollowerRole:
         leader: int,
         epoch: LeaderEpoch,
         may_lose: bool,
+        is_in_sync: bool = False,
         when_changed: Callable[["FollowerRole"], None],
     ) -> None:
         self.site = site
         self.leader = leader
         self.epoch = epoch
         self.may_lose = may_lose
+        self.is_in_sync = is_in_sync
         self.phase = Phase.BUSY
         self.is_over = False
         self.stop_reason: str | None = None
-        self.last_error: Exception | None = None  # why it paused, if its own log refused
+        self.last_error: Exception | None = None  # why it paused, if its own side refused
         self._when_changed = when_changed
         self._timer: Timer | None = None
+        self._refusals = 0  # about leadership, since the last round
+        self._committed: Offset | None = None  # by the leader, as it answered last
+        self._throttled = ThrottledReplica(
+            partition=site.place.partition, node_id=site.node.node_id
+        )
 
     def start(self) -> None:
         """Begin. What an earlier role left unsynced is synced first.
 
-        A log with damage is fetched anew, from where the leader's log starts.
+        A log with damage is fetched again, from where the leader's log starts.
         """
         if self.site.log.replica.damaged_from is None:
             self._sync_then(self._ready)
         elif self.site.node.rebuild is not None:
-            self.stop_reason = "its log is damaged, and it is fetched anew"
+            self.stop_reason = "its log is damaged, and it is fetched again"
             self._set(Phase.STOPPED)
             self.site.node.rebuild(self.site.place)
         else:
@@ -100,6 +127,38 @@ class FollowerRole:
             last_epoch=log.replica.last_epoch,
             log_start=log.state.start,
             high_watermark=log.high_watermark,
+            bytes_max=self._limited_bytes,
+        )
+
+    @property
+    def _limited_bytes(self) -> int | None:
+        """How much a limit allows now; None if none counts. A batch may be larger."""
+        if not self._is_throttled or self._is_level:
+            return None
+        node = self.site.node
+        room = node.quotas.follower.room(node.scheduler.now_s())
+        return min(max(room, 1), node.config.partition_bytes_max)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it must not be fetched for now: the limit for throttled replicas is used up."""
+        node = self.site.node
+        return (
+            self._is_throttled
+            and not self._is_level
+            and node.quotas.follower.room(node.scheduler.now_s()) <= 0
+        )
+
+    @property
+    def _is_throttled(self) -> bool:
+        return self._throttled.is_in(self.site.log.config.follower_replication_throttled_replicas)
+
+    @property
+    def _is_level(self) -> bool:
+        """Whether it is in sync, or has all that the leader has committed and may join."""
+        committed = self._committed
+        return self.is_in_sync or (
+            committed is not None and self.site.log.replica.safe_end >= committed
         )
 
     # --- events ------------------------------------------------------------------------------
@@ -112,8 +171,10 @@ class FollowerRole:
             self._pause()
         elif answer.error == ReplicaError.OFFSET_OUT_OF_RANGE:
             self._ask_bounds(self._take_bounds)
+        elif answer.error in _ABOUT_LEADERSHIP:
+            self._pause_for_an_image()
         elif answer.error != ReplicaError.NONE:
-            self._pause()  # an image that explains it is on its way, here or there
+            self._pause()
         elif answer.diverging is not None:
             self._cut_for(answer.diverging)
         elif self._begins_before_the_end(answer):
@@ -122,6 +183,11 @@ class FollowerRole:
             self._append(answer)
         else:
             self._finish_round(answer)
+
+    def fail(self, error: Exception) -> None:
+        """Something went wrong that nobody expected. It tries again after a while."""
+        if not self.is_over and self.phase is not Phase.STOPPED:
+            self._pause(error)
 
     # --- appending ---------------------------------------------------------------------------
 
@@ -137,11 +203,44 @@ class FollowerRole:
         return decode_batch_header(memoryview(answer.data)).base_offset < state.end
 
     def _append(self, answer: FetchedPartition) -> None:
-        replica, epoch, data = self.site.log.replica, self.epoch, answer.data
+        if self._is_throttled:
+            node = self.site.node
+            node.quotas.follower.count(
+                len(answer.data), node.scheduler.now_s(), is_in_sync=self._is_level
+            )
+        is_brief = self.is_in_sync and len(answer.data) <= _HERE_BYTES_MAX
+        taken = self._append_here(answer) if is_brief else 0
+        if taken is None:
+            return
+        if taken == len(answer.data):
+            self._appended(answer)
+        else:
+            self._append_by_job(answer, memoryview(answer.data)[taken:])
+
+    def _append_here(self, answer: FetchedPartition) -> int | None:
+        """Append in the loop what need not wait for the disk; None if it paused or stopped.
+
+        Producers wait for a replica that is in sync, so the way to a thread and back is spared.
+        One that catches up leaves the loop to others.
+        """
+        try:
+            return self.site.log.replica.append_at_once(
+                answer.data, leader_epoch=self.epoch, gaps_below=_gaps_below(answer)
+            )
+        except (OSError, CordwoodError) as error:
+            self._failed(error)
+            return None
+
+    def _append_by_job(self, answer: FetchedPartition, data: memoryview) -> None:
+        replica, epoch, gaps_below = self.site.log.replica, self.epoch, _gaps_below(answer)
         self._work(
-            lambda: replica.append(data, leader_epoch=epoch),
-            lambda _end: self._sync_then(lambda: self._finish_round(answer)),
+            lambda: replica.append(data, leader_epoch=epoch, gaps_below=gaps_below),
+            lambda _end: self._appended(answer),
         )
+
+    def _appended(self, answer: FetchedPartition) -> None:
+        self.last_error = None
+        self._sync_then(lambda: self._finish_round(answer))
 
     def _finish_round(self, answer: FetchedPartition) -> None:
         """Note what the leader knows: where the log starts, and how far is committed.
@@ -149,6 +248,8 @@ class FollowerRole:
         The start comes first. Records that this replica has before it may be others than those
         that the leader had there and deleted: no epoch tells them apart any more.
         """
+        self._refusals = 0
+        self._committed = answer.high_watermark
         log, epoch = self.site.log, self.epoch
         committed = min(answer.high_watermark, log.replica.safe_end)
         start = min(answer.log_start, committed)
@@ -226,7 +327,7 @@ class FollowerRole:
             else:
                 go_on(bounds)
 
-        self._set(Phase.BUSY)
+        self._set(Phase.PAUSED)  # the network, not the disk: others need not wait for it
         query = BoundsQuery(place=self.site.place, leader_epoch=self.epoch)
         self.site.node.transport.bounds(self.leader, query, take)
 
@@ -265,25 +366,40 @@ class FollowerRole:
         def done(result: T | Exception) -> None:
             if self.is_over:
                 return
-            if not isinstance(result, Exception):
+            if isinstance(result, Exception):
+                self._failed(result)
+            else:
                 go_on(result)
-            elif isinstance(result, (LogFailedError, LogClosedError)):
-                self._stop(f"its disk failed: {result}")
-            elif not isinstance(result, RoleChangedError):
-                self._pause(result)
 
         self._set(Phase.BUSY)
         self.site.node.disk.run(self.site.log, job, done)
 
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, (LogFailedError, LogClosedError)):
+            self._stop(f"its disk failed: {error}")
+        else:
+            self._pause(error)
+
     def _ready(self) -> None:
         self._set(Phase.READY)
 
-    def _pause(self, error: Exception | None = None) -> None:
-        """Try again after a while."""
+    def _pause(self, error: Exception | None = None, *, delay_s: float | None = None) -> None:
+        """Try again after a while. An error of this side is told once, not with every try."""
+        if error is not None and repr(self.last_error) != repr(error):
+            self.site.node.listener.paused(self.site.place, str(error) or repr(error))
         self.last_error = error
+        if self._timer is not None:
+            self._timer.cancel()
         self._set(Phase.PAUSED)
-        delay_s = self.site.node.config.backoff_ms / 1000
-        self._timer = self.site.node.scheduler.call_later(delay_s, self._resume)
+        backoff_s = self.site.node.config.backoff_ms / 1000
+        self._timer = self.site.node.scheduler.call_later(
+            backoff_s if delay_s is None else min(delay_s, backoff_s), self._resume
+        )
+
+    def _pause_for_an_image(self) -> None:
+        """Try again soon, and then less and less often."""
+        self._refusals += 1
+        self._pause(delay_s=_FIRST_PAUSE_S * 2 ** min(self._refusals - 1, 20))
 
     def _resume(self) -> None:
         if not self.is_over and self.phase is Phase.PAUSED:
@@ -297,3 +413,7 @@ class FollowerRole:
     def _set(self, phase: Phase) -> None:
         self.phase = phase
         self._when_changed(self)
+
+
+def _gaps_below(answer: FetchedPartition) -> Offset:
+    return Offset(max(answer.high_watermark, 0))

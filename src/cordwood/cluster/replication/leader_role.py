@@ -13,6 +13,9 @@ A follower joins the ISR if it has reached the high watermark and the start of t
 that it may have records that this leader does not. Its broker must be unfenced, not leaving, and
 the same life of the broker that fetched (KIP-841, KIP-903). It leaves if it was not caught up for
 `replica.lag.time.max.ms`. One change is asked of the controllers at a time.
+
+A follower that nobody waits for gets its batches within the limit for throttled replicas
+(`replication_quota`).
 """
 
 from collections.abc import Callable, Mapping
@@ -30,6 +33,7 @@ from cordwood.cluster.replication.replica_fetch import (
 )
 from cordwood.cluster.replication.replica_state import ReplicaState
 from cordwood.cluster.replication.replication_ports import ReplicaSite
+from cordwood.cluster.replication.replication_quota import ThrottledReplica
 from cordwood.errors import OffsetOutOfRangeError, StorageError
 from cordwood.log.rules.leader_epochs import EpochEnd
 from cordwood.quantities import NO_OFFSET, LeaderEpoch, Offset
@@ -63,8 +67,12 @@ class LeaderRole:
         self._brokers = brokers
         self._when_moved = when_moved
         self._waits = CommitWaits()
+        self._start_waits = CommitWaits()  # by the start that other replicas must have
         self._told = site.log.high_watermark  # up to here all who wait were told
         self._assigned: tuple[int, ...] = image.replicas
+        self._throttled = ThrottledReplica(
+            partition=site.place.partition, node_id=site.node.node_id
+        )
         self._adopt_replicas(image)
 
     # --- facts -------------------------------------------------------------------------------
@@ -114,6 +122,36 @@ class LeaderRole:
         else:
             self._waits.add(end, when_done)
 
+    @property
+    def low_watermark(self) -> Offset:
+        """Nothing below it comes back, whoever leads next: where the logs of all replicas start
+        whose brokers are alive.
+        """
+        brokers = self._brokers()
+        return min(
+            [self.site.log.state.start]
+            + [
+                state.log_start
+                for node_id, state in self.replicas.items()
+                if (broker := brokers.get(node_id)) is not None and not broker.is_fenced
+            ]
+        )
+
+    def await_deleted(self, start: Offset, when_done: WhenCommitted) -> None:
+        """Call `when_done` with True once no record below `start` can come back (KIP-107).
+
+        With False if this leadership ends before.
+        """
+        if self.is_over:
+            when_done(False)
+        else:
+            self._start_waits.add(start, when_done)
+            self._answer_starts()
+
+    def _answer_starts(self) -> None:
+        if len(self._start_waits):
+            self._start_waits.answer(self.low_watermark)
+
     # --- events ------------------------------------------------------------------------------
 
     def log_moved(self) -> None:
@@ -130,6 +168,7 @@ class LeaderRole:
         self.isr = IsrState(frozenset(image.in_sync))
         self._adopt_replicas(image)
         self.advance()
+        self._answer_starts()
 
     def check_lag(self) -> None:
         """Ask for the removal of replicas that have not been caught up for too long."""
@@ -152,11 +191,13 @@ class LeaderRole:
             if kept != self.isr.committed:
                 self._ask_for(kept)
         self.advance()
+        self._answer_starts()  # brokers may have been fenced
 
     def end(self) -> None:
         """Another epoch began: nothing of this one may be acknowledged any more."""
         self.is_over = True
         self._waits.refuse_all()
+        self._start_waits.refuse_all()
 
     # --- followers ---------------------------------------------------------------------------
 
@@ -172,7 +213,8 @@ class LeaderRole:
         """Answer a follower's fetch, and note how far it is.
 
         Its position counts only if it continues this log: not if it diverges. `is_again` says that
-        the fetch has waited here since it was noted: it is no news of the follower.
+        the fetch has waited here since it was noted: it is no news of the follower. With
+        `bytes_max` 0 the answer has no room for batches; everything else is as usual.
         """
         error = self._fetch_refusal(asked, replica, broker_epoch)
         if error is not None:
@@ -191,19 +233,41 @@ class LeaderRole:
             return self._out_of_range()
         if not is_again:
             self._note_fetch(asked, replica, broker_epoch)
+        batches = None
+        if self._is_throttled:
+            bytes_max = self._throttled_bytes_max(bytes_max, replica)
         try:
-            batches = log.replica.read(asked.offset, max_bytes=bytes_max)
+            if bytes_max > 0:
+                batches = log.replica.read(asked.offset, max_bytes=bytes_max)
         except OffsetOutOfRangeError:
             return self._out_of_range()
         except (OSError, StorageError):
             return FollowerRead(error=ReplicaError.KAFKA_STORAGE_ERROR)
+        if batches is not None and self._is_throttled:
+            self.site.node.quotas.leader.count(
+                batches.length, self._now_s, is_in_sync=self._is_waited_for(replica)
+            )
         is_news = batches is not None or log.high_watermark > asked.high_watermark
         return FollowerRead(
             high_watermark=log.high_watermark,
-            log_start=log.state.start,
+            log_start=log.archive.announced_start,
             batches=batches,
             is_news=is_news,
         )
+
+    @property
+    def _is_throttled(self) -> bool:
+        return self._throttled.is_in(self.site.log.config.leader_replication_throttled_replicas)
+
+    def _is_waited_for(self, replica: int) -> bool:
+        """Whether the high watermark waits for a follower: a limit must not hold it up."""
+        return replica in self.isr.maximal or self._is_about_to_join(self.replicas[replica])
+
+    def _throttled_bytes_max(self, bytes_max: int, replica: int) -> int:
+        """How much of `bytes_max` a follower gets now; 0: nothing."""
+        if self._is_waited_for(replica):
+            return bytes_max
+        return max(min(bytes_max, self.site.node.quotas.leader.room(self._now_s)), 0)
 
     def bounds(self, leader_epoch: LeaderEpoch) -> LogBounds | ReplicaError:
         """Where the log starts and ends, for a follower that is out of range."""
@@ -216,7 +280,9 @@ class LeaderRole:
     def _read(self, diverging: EpochEnd | None = None) -> FollowerRead:
         log = self.site.log
         return FollowerRead(
-            high_watermark=log.high_watermark, log_start=log.state.start, diverging=diverging
+            high_watermark=log.high_watermark,
+            log_start=log.archive.announced_start,
+            diverging=diverging,
         )
 
     def _out_of_range(self) -> FollowerRead:
@@ -224,7 +290,7 @@ class LeaderRole:
         return FollowerRead(
             error=ReplicaError.OFFSET_OUT_OF_RANGE,
             high_watermark=log.high_watermark,
-            log_start=log.state.start,
+            log_start=log.archive.announced_start,
         )
 
     def _epoch_refusal(self, epoch: LeaderEpoch) -> ReplicaError | None:
@@ -245,8 +311,13 @@ class LeaderRole:
         known = self.replicas.get(replica)
         if known is None:
             return ReplicaError.UNKNOWN_LEADER_EPOCH  # its image is newer, or ours is
-        if broker_epoch < known.broker_epoch:
-            return ReplicaError.NOT_LEADER_OR_FOLLOWER  # a request of an earlier life
+        # A request of an earlier life. The image tells, too: a log that moved to another directory
+        # leads on in its epoch, and knows no fetches of before.
+        registered = self._brokers().get(replica)
+        if broker_epoch < known.broker_epoch or (
+            registered is not None and 0 <= broker_epoch < registered.epoch
+        ):
+            return ReplicaError.NOT_LEADER_OR_FOLLOWER
         return None
 
     def _note_fetch(self, asked: FetchPosition, replica: int, broker_epoch: int) -> None:
@@ -260,6 +331,7 @@ class LeaderRole:
         state.log_start, state.high_watermark = asked.log_start, asked.high_watermark
         self._expand_by(state)
         self.advance()
+        self._answer_starts()
 
     # --- the high watermark ------------------------------------------------------------------
 
@@ -340,6 +412,9 @@ class LeaderRole:
                 change, lambda outcome: self._isr_answered(change, outcome)
             )
 
+    def _submit_later(self, change: IsrChange, delay_ms: int) -> None:
+        self.site.node.scheduler.call_later(delay_ms / 1000, lambda: self._submit(change))
+
     def _isr_answered(self, change: IsrChange, outcome: IsrOutcome) -> None:
         if self.is_over or self.isr.pending is not change:
             return  # a newer image has decided
@@ -354,10 +429,12 @@ class LeaderRole:
                 self.isr = self.isr.given_up()
                 self.advance()
             case IsrAnswer.OVERTAKEN:
-                pass  # pending until an image arrives: the controllers may have made it
+                # Pending until an image arrives: the controllers may have made it. If none does,
+                # the controllers are asked again. That changes nothing if they have moved on, and
+                # an ISR never stays as it is because of one answer.
+                self._submit_later(change, self.site.node.config.isr_overtaken_ms)
             case IsrAnswer.RETRY:
-                delay_s = self.site.node.config.isr_retry_ms / 1000
-                self.site.node.scheduler.call_later(delay_s, lambda: self._submit(change))
+                self._submit_later(change, self.site.node.config.isr_retry_ms)
 
     def _adopt_replicas(self, image: PartitionImage) -> None:
         """Keep what is known of followers that stay; new ones begin unknown."""

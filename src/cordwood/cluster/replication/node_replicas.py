@@ -119,10 +119,10 @@ class NodeReplicas:
         return self._image.brokers
 
     def _check_lag(self) -> None:
+        self.start()  # first: whatever goes wrong with one replica, the next look follows
         for replica in list(self._replicas.values()):
             if replica.leader is not None:
                 replica.leader.check_lag()
-        self.start()
 
     def _follower_changed(self, follower: FollowerRole) -> None:
         fetcher = self._fetched_by.get(follower)

@@ -50,6 +50,7 @@ class PartitionReplica:
         self._when_moved = when_moved
         self._is_closed = False
         self._is_set_aside = False
+        self._paused_epoch = NO_LEADER_EPOCH  # in which it was said that the disk is full
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
@@ -81,6 +82,7 @@ class PartitionReplica:
             self.leader.update(image)
         elif self.follower is not None:
             self.follower.may_lose |= image.recovery is LeaderRecovery.RECOVERING
+            self.follower.is_in_sync = node_id in image.in_sync
 
     def _change_role(self, image: PartitionImage) -> None:
         self._end_role()
@@ -88,7 +90,8 @@ class PartitionReplica:
         log = self.site.log
         if node_id in image.replicas and image.leader == node_id:
             log.replica.follow(LeaderEpoch(epoch - 1))  # appends end now, whatever the disk does
-            self._lead(image)
+            if not self._is_set_aside:
+                self._lead(image)
             return
         log.replica.follow(epoch)
         if node_id not in image.replicas or image.leader == NO_LEADER or self._is_set_aside:
@@ -98,6 +101,7 @@ class PartitionReplica:
             leader=image.leader,
             epoch=epoch,
             may_lose=image.recovery is LeaderRecovery.RECOVERING,
+            is_in_sync=node_id in image.in_sync,
             when_changed=self._follower_changed,
         )
         self.follower.start()
@@ -134,6 +138,12 @@ class PartitionReplica:
             if isinstance(start, RoleChangedError):
                 return
             if _is_disk_full(start):
+                if self._paused_epoch != epoch:
+                    self._paused_epoch = epoch
+                    self.site.node.listener.paused(
+                        self.site.place,
+                        f"without room on the disk it cannot lead in epoch {epoch}: {start}",
+                    )
                 delay_s = self.site.node.config.backoff_ms / 1000
                 self.site.node.scheduler.call_later(delay_s, lambda: self._lead_again(epoch))
                 return
@@ -168,19 +178,42 @@ class PartitionReplica:
             self._follower_changed(follower)
 
     def set_aside(self) -> None:
-        """Follow no more: another log is about to take the place of this one."""
+        """Follow no more, and do not lead: another log is about to take the place of this one.
+
+        If it led, it would append records that the other log does not have, in the epoch in which
+        that one leads next. So a leader takes no more records from here on, and whoever waits for
+        records is told that the leadership ended.
+        """
         self._is_set_aside = True
-        follower, self.follower = self.follower, None
-        if follower is not None:
-            follower.end()
-            self._follower_changed(follower)
+        led = self.leader is not None
+        self._end_role()
+        if led:
+            self.site.log.replica.follow(self.leader_epoch)
+            self._when_moved(self)
+
+    @property
+    def may_be_set_aside(self) -> bool:
+        """Whether another log may take the place of this one now, in whatever role.
+
+        The other log leads by the image, in the same epoch. So a leader must have nothing asked of
+        the controllers that the image does not say: if a replica were in sync that the image does
+        not have, records would be committed without it, and it could be elected.
+        """
+        leader, image = self.leader, self.image
+        if image is None or image.leader != self.site.node.node_id:
+            return True
+        return (
+            leader is not None
+            and leader.isr.pending is None
+            and leader.partition_epoch == image.partition_epoch
+        )
 
     def resume(self) -> None:
-        """Follow again, if the image says so: no other log takes its place."""
+        """Follow or lead again, as the image says: no other log takes its place."""
         if self._is_set_aside:
             self._is_set_aside = False
             image = self.image
-            if not self._is_closed and image is not None and image.leader != self.site.node.node_id:
+            if not self._is_closed and image is not None:
                 self._change_role(image)
 
     def close(self) -> None:
@@ -202,6 +235,13 @@ class PartitionReplica:
             when_done(False)
         else:
             self.leader.await_committed(end, when_done)
+
+    def await_deleted(self, start: Offset, epoch: LeaderEpoch, when_done: WhenCommitted) -> None:
+        """Wait until no record below `start` can come back. See `LeaderRole.await_deleted`."""
+        if self.leader is None or self.leader.epoch != epoch:
+            when_done(False)
+        else:
+            self.leader.await_deleted(start, when_done)
 
     def fetch(
         self,

@@ -37,6 +37,7 @@ class FetchPosition:
     offset           everything below is safe on this replica: on its disk, with durability=disk
     last_epoch       the epoch of the batch before `offset`; -1 for an empty log
     high_watermark   the follower's own: a leader that knows more answers at once
+    bytes_max        at most so many bytes are wanted of this partition; None: as of any other
     """
 
     place: PartitionPlace
@@ -45,6 +46,7 @@ class FetchPosition:
     last_epoch: LeaderEpoch
     log_start: Offset
     high_watermark: Offset
+    bytes_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,10 @@
-"""A replica of one partition, fetched anew beside the old one, which it then replaces.
+"""A replica of one partition, fetched again beside the old one, which it then replaces.
 
 The new replica is filled like a consumer reads: only with committed records, and without telling
 the leader who fetches. So it never counts for anything before it takes the place of the old one.
 
     MAKING     an empty log is made beside the old one
+    WAITING    others are copied first
     COPYING    committed records are fetched from the leader, appended and synced
     SWAPPING   the new log takes the place of the old one (`log.topics.replica_swap`)
     OVER       done, given up or failed
@@ -47,6 +48,7 @@ class Phase(Enum):
     """See the head of this module."""
 
     MAKING = auto()
+    WAITING = auto()
     COPYING = auto()
     SWAPPING = auto()
     OVER = auto()
@@ -93,9 +95,9 @@ class RebuildFiles(Protocol):
 class ReplicaRebuild:
     """One rebuild. Owned by the broker's `ReplicaRebuilds`, and called in the loop of replicas.
 
-    `when_made` is called once there is a new log. `when_over` is called once: with the new log,
-    with the reason of a failure, or with None if it was given up. `is_forced`: an operator accepts
-    that the leader may have less than this replica.
+    `when_made` is called once there is a new log; `copy` begins to fill it. `when_over` is called
+    once: with the new log, with the reason of a failure, or with None if it was given up.
+    `is_forced`: an operator accepts that the leader may have less than this replica.
     """
 
     def __init__(
@@ -135,11 +137,16 @@ class ReplicaRebuild:
             self._set_aside()
 
         def made(log: PartitionLog) -> None:
-            self.new, self.phase = log, Phase.COPYING
+            self.new, self.phase = log, Phase.WAITING
             self._when_made()
-            self._ask_bounds()
 
         self._work(self._files.begin, made)
+
+    def copy(self) -> None:
+        """Its turn has come."""
+        if self.phase is Phase.WAITING:
+            self.phase = Phase.COPYING
+            self._ask_bounds()
 
     def image_changed(self) -> None:
         """The controllers decided something: give up if this replica leads or is not here."""
@@ -209,7 +216,7 @@ class ReplicaRebuild:
         )
 
     def _restart(self) -> None:
-        """Begin anew where the leader's log starts now."""
+        """Begin again where the leader's log starts now."""
         self._restarts += 1
         if self._restarts > _RESTARTS_MAX:
             self._end("the leader deleted records faster than they were copied")
@@ -258,7 +265,8 @@ class ReplicaRebuild:
         before = new.end_offset
 
         def append() -> Offset:
-            end = new.replica.append(data, leader_epoch=epoch)
+            committed = Offset(max(answer.high_watermark, 0))
+            end = new.replica.append(data, leader_epoch=epoch, gaps_below=committed)
             new.sync()
             return end
 

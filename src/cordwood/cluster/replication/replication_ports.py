@@ -11,9 +11,10 @@ from cordwood.cluster.replication.replica_fetch import (
     PartitionPlace,
     ReplicaFetch,
 )
+from cordwood.cluster.replication.replication_quota import ReplicationQuotas
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import MIB
-from cordwood.value_class import dataclass
+from cordwood.value_class import dataclass, field
 
 T = TypeVar("T")
 
@@ -76,6 +77,10 @@ class ReplicaTransport(Protocol):
 class ReplicaListener(Protocol):
     """Who must know of replicas that cannot go on."""
 
+    def paused(self, place: PartitionPlace, reason: str) -> None:
+        """This replica could not take what its leader sent, or could not lead. It tries again."""
+        ...
+
     def stopped(self, place: PartitionPlace, reason: str) -> None:
         """This replica needs help: it does nothing until the broker starts again."""
         ...
@@ -92,13 +97,14 @@ class ReplicationConfig:
     fetch_bytes_max: int = 10 * MIB  # replica.fetch.response.max.bytes
     backoff_ms: int = 1_000  # replica.fetch.backoff.ms
     isr_retry_ms: int = 200
+    isr_overtaken_ms: int = 2_000  # an image that explains a refusal is here long before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePorts:
     """What all replicas of one node work with.
 
-    `rebuild` has a damaged replica fetched anew beside its files, soon. Without it, a follower
+    `rebuild` has a damaged replica fetched again beside its files, soon. Without it, a follower
     empties its log and fills it again.
     """
 
@@ -109,6 +115,7 @@ class NodePorts:
     scheduler: Scheduler
     listener: ReplicaListener
     config: ReplicationConfig = ReplicationConfig()
+    quotas: ReplicationQuotas = field(default_factory=ReplicationQuotas)
     rebuild: Callable[[PartitionPlace], None] | None = None
 
 

@@ -7,9 +7,14 @@ its sync, so a kill or a power cut takes nothing away that was counted.
 
 The epoch is saved right after each registration, before the broker acts on it. A broker that
 crashes in between names an older epoch, which vouches for nothing.
+
+A life that ever had a topic that promises less says so beside its epoch, before the first record is
+counted. What the topics promise at the next start says nothing about that: their configuration may
+have changed, the last time just before the crash.
 """
 
 import os
+import threading
 from collections.abc import Iterable
 from typing import Final
 
@@ -21,6 +26,7 @@ NO_BROKER_EPOCH: Final = -1
 BROKER_EPOCH_FILE: Final = "cordwood-broker-epoch"
 _FILE_BYTES_MAX: Final = 64
 _FILE_VERSION: Final = b"0"
+_UNSYNCED: Final = b"unsynced"
 
 
 def vouched_epoch(
@@ -42,10 +48,11 @@ def vouched_epoch(
 
 
 class BrokerEpochFile:
-    """Keeps the epoch of the last registration in every data directory.
+    """Keeps the epoch of the last registration in every data directory. Any thread may use it.
 
     0
     <epoch>
+    unsynced    only if records may have counted before they were on the disk
 
     It counts if all directories have the same: one that was replaced, or was offline when the
     broker registered, vouches for nothing.
@@ -54,32 +61,63 @@ class BrokerEpochFile:
     def __init__(self, fs: FileSystem, *directories: str) -> None:
         self._fs = fs
         self._paths = [os.path.join(each, BROKER_EPOCH_FILE) for each in directories]
+        self._lock = threading.Lock()
+        self._epoch = NO_BROKER_EPOCH  # of this life
+        self._is_unsynced = False
 
-    def read(self) -> int:
-        """The epoch; -1 if none is saved everywhere, or one cannot be read."""
-        found = {self._read(path) for path in self._paths}
+    def read(self, *, was_orderly: bool) -> int:
+        """The epoch; -1 if none is saved everywhere, or one cannot be read.
+
+        Also -1 if records may have counted before they were on the disk, unless the end of that
+        life `was_orderly`.
+        """
+        found = {self._read(path, was_orderly=was_orderly) for path in self._paths}
         return found.pop() if len(found) == 1 else NO_BROKER_EPOCH
 
-    def _read(self, path: str) -> int:
+    def _read(self, path: str, *, was_orderly: bool) -> int:
         try:
             content = read_whole(self._fs, path, limit=_FILE_BYTES_MAX)
         except (FileNotFoundError, FormatError):
             return NO_BROKER_EPOCH
         lines = content.split()
+        if was_orderly and lines[2:] == [_UNSYNCED]:
+            del lines[2]
         if len(lines) != 2 or lines[0] != _FILE_VERSION or not lines[1].isdigit():
             return NO_BROKER_EPOCH
         return int(lines[1])
 
     def save(self, epoch: int) -> None:
         """Durable on return. Raises `OSError` if a directory does not take it."""
+        with self._lock:
+            self._save(epoch, is_unsynced=self._is_unsynced)
+            self._epoch = epoch
+
+    def note_unsynced(self) -> None:
+        """A topic counts records that are not on the disk. Durable on return.
+
+        To be called before the first is counted. Raises `OSError`; then it must not be.
+        """
+        with self._lock:
+            if not self._is_unsynced:
+                if self._epoch != NO_BROKER_EPOCH:
+                    self._save(self._epoch, is_unsynced=True)
+                self._is_unsynced = True
+
+    def _save(self, epoch: int, *, is_unsynced: bool) -> None:
+        rest = _UNSYNCED + b"\n" if is_unsynced else b""
         for path in self._paths:
-            replace_file(self._fs, path, b"0\n%d\n" % epoch)
+            replace_file(self._fs, path, b"0\n%d\n" % epoch + rest)
 
     def withdraw(self) -> None:
         """Vouch for nothing any more: a sync failed, so the disk may not have what it took.
 
         One directory without an epoch is enough. Raises `OSError` if there is none.
         """
+        with self._lock:
+            self._epoch = NO_BROKER_EPOCH
+            self._withdraw_all()
+
+    def _withdraw_all(self) -> None:
         failures: list[OSError] = []
         for path in self._paths:
             try:

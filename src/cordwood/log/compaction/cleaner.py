@@ -13,7 +13,6 @@ failure      after an I/O error the log is tried again, after a pause that doubl
 
 import logging
 import os
-import secrets
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -172,7 +171,7 @@ class Cleaner:
         config: CleanerConfig | None = None,
         *,
         directory_count: int = 1,
-        secret: Callable[[], bytes] = lambda: secrets.token_bytes(16),
+        secret: Callable[[], bytes] = lambda: os.urandom(16),
     ) -> None:
         """The logs lie in `directory_count` data directories, which are worked on side by side."""
         self.config = config or CleanerConfig()

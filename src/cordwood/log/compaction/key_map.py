@@ -5,7 +5,7 @@
 A kernel: see `format/batch_scan.py` for the rules of kernels, and `key_slots.py` for the layout.
 
 A key is known by its 128-bit SipHash alone, so a key of any length takes 24 bytes. Each run keys
-the hash anew: nobody can prepare keys that collide in one slot or are taken for each other.
+the hash again: nobody can prepare keys that collide in one slot or are taken for each other.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ It is in the first data directory, below a name that Kafka ignores:
         <id>.claimed    the same, after the owner has claimed it
         <id>.progress   the owner's progress with a long change, updated while it works
         <id>.answer     the outcome; the requester removes it
+        <id>.beat       a sign of life of a job that stages files: see `staging_run`
 
 An id is 32 hex digits. Every file gets its name by an atomic rename, so it is whole or absent.
 The owner renames `.request` to `.claimed`, or the requester removes it; only one of both can
@@ -57,12 +58,14 @@ _REQUEST: Final = ".request"
 _CLAIMED: Final = ".claimed"
 _ANSWER: Final = ".answer"
 _PROGRESS: Final = ".progress"
-_NAME: Final = re.compile(r"([0-9a-f]{32})(\.(?:request|claimed|answer|progress)(?:\.tmp)?)?")
+_NAME: Final = re.compile(r"([0-9a-f]{32})(\.(?:request|claimed|answer|progress|beat)(?:\.tmp)?)?")
 _REQUEST_BYTES_MAX: Final = 16 * MIB
 _REQUESTS_AT_ONCE: Final = 1000
 _PROGRESS_BYTES_MAX: Final = 4096
 
 LEFTOVER_MS: Final = 24 * 3600 * 1000  # its requester has given up long ago
+LOST_RUN_MS: Final = 600 * 1000  # twenty beats of a job; clocks of machines differ by less
+RUN_MARK: Final = "run-"  # begins the name of the file that says to which job staged files belong
 
 
 class Beat(NamedTuple):
@@ -213,7 +216,10 @@ class ChangeInbox:
             self._fs.remove_tree(self._path(request_id, ""))
 
     def sweep(self, now_ms: TimestampMs, *, older_than_ms: int = LEFTOVER_MS) -> int:
-        """Remove leftovers that did not change for `older_than_ms`; return how many."""
+        """Remove leftovers that did not change for `older_than_ms`; return how many.
+
+        Files of a job that died are leftovers after `LOST_RUN_MS`.
+        """
         removed = 0
         for entry in self._entries():
             name = _NAME.fullmatch(entry.name)
@@ -222,7 +228,9 @@ class ChangeInbox:
             if name is None or (is_request and not entry.is_directory):
                 continue
             try:
-                if now_ms - self._changed_ms(path, entry.is_directory) < older_than_ms:
+                age_ms = now_ms - self._changed_ms(path, entry.is_directory)
+                is_lost = entry.is_directory and age_ms >= LOST_RUN_MS
+                if age_ms < older_than_ms and not (is_lost and self._is_of_dead_run(path, now_ms)):
                     continue
                 if entry.is_directory:
                     self._fs.remove_tree(path)
@@ -232,6 +240,26 @@ class ChangeInbox:
             except OSError as error:
                 logger.debug("cannot remove %s: %s", path, error)
         return removed
+
+    def _is_of_dead_run(self, path: str, now_ms: TimestampMs) -> bool:
+        """Whether a directory belongs to a job that has stopped to beat, and to no request."""
+        if any(self._fs.exists(path + suffix) for suffix in (_REQUEST, _CLAIMED)):
+            return False
+        marks = [
+            entry.name.removeprefix(RUN_MARK)
+            for entry in self._fs.list(path)
+            if entry.name.startswith(RUN_MARK)
+        ]
+        return bool(marks) and all(self._is_dead(run_id, now_ms) for run_id in marks)
+
+    def _is_dead(self, run_id: str, now_ms: TimestampMs) -> bool:
+        if _NAME.fullmatch(run_id) is None:
+            return False
+        try:
+            beat_ms = self._fs.modified_ms(os.path.join(self.directory, f"{run_id}.beat"))
+        except FileNotFoundError:
+            return True
+        return now_ms - beat_ms >= LOST_RUN_MS
 
     def _changed_ms(self, path: str, is_directory: bool) -> int:
         if not is_directory:

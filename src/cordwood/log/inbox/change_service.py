@@ -309,8 +309,10 @@ class ChangeService:
         """Make the change. Unless `wait`, raise `TopicsBusyError` rather than wait for others."""
         if self._store.is_shared:
             raise LogError(
-                "several processes run this store (serve --processes); ask the broker, with a "
-                "Kafka client or --at host:port"
+                "several processes run this store (serve --processes). What Kafka's protocol has "
+                "is asked of the broker, with a Kafka client or --at host:port. `roll`, `compact`, "
+                "`snapshot` and jobs that change files need a single process: stop the broker, "
+                "or serve without --processes"
             )
         if self._store.is_of_cluster and not isinstance(change, _OF_ONE_REPLICA):
             raise LogError(

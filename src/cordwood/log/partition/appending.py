@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cordwood.errors import InvalidRecordError, UnexpectedOffsetError
 from cordwood.format import record_encoding
-from cordwood.format.batch_builder import BatchStyle, build_batch, build_batches, scratch_size
+from cordwood.format.batch_builder import RUN_BYTES, BatchStyle, build_runs, build_sole
 from cordwood.format.compression import Codec
 from cordwood.format.record import Header, Record
 from cordwood.format.unplaced_batch import UnplacedBatch
@@ -34,21 +34,31 @@ def batch_style(config: TopicConfig) -> BatchStyle:
     )
 
 
+def _sole(data: bytearray | memoryview, timestamp: TimestampMs) -> UnplacedBatch:
+    return UnplacedBatch(len(data), 1, timestamp)
+
+
+def check_records(items: list[Any], config: TopicConfig, now_ms: TimestampMs) -> None:
+    """Raises if one of them lacks a key that it needs, or if its timestamp is not allowed."""
+    oldest, newest, keyless = record_encoding.survey_records(items, Record)
+    if keyless >= 0 and config.is_compacted:
+        raise InvalidRecordError(_NEEDS_KEY, [(keyless, _NEEDS_KEY)])
+    for timestamp in (oldest, newest):
+        if timestamp is not None:
+            check_timestamp(timestamp, config, now_ms=now_ms)
+
+
 class _Scratch(threading.local):
-    """A buffer for each thread that appends: one for each log would be too many."""
+    """A buffer for each thread that appends: one for each log would be too many.
+
+    None while an append of the thread uses it: a signal handler may append something meanwhile.
+    """
 
     def __init__(self) -> None:
-        self.buffer = bytearray(0)
+        self.kept: bytearray | None = None
 
 
 _SCRATCH: Final = _Scratch()
-
-
-def _scratch_for(style: BatchStyle) -> bytearray:
-    size = scratch_size(style)
-    if len(_SCRATCH.buffer) != size:
-        _SCRATCH.buffer = bytearray(size)
-    return _SCRATCH.buffer
 
 
 class Appending:
@@ -89,22 +99,22 @@ class Appending:
     ) -> Appended:
         """Append one record. See `PartitionLog.append`."""
         holder = self._holder
-        config = holder.config
         now_ms = self._clock.now_ms()
-        data, batch = self._encode(value, key, headers, timestamp_ms, now_ms)
-        if durability is not None and durability != config.durability:
-            return self._append_otherwise(data, batch, now_ms, expected_offset, durability)
-        if config.durability == "disk":
-            item = PendingAppend(data, batch, now_ms, expected_offset)
+        data, timestamp = self._encode(value, key, headers, timestamp_ms, now_ms)
+        promised = holder.config.durability
+        if durability is not None and durability != promised:
+            return self._append_otherwise(data, timestamp, now_ms, expected_offset, durability)
+        if promised == "disk":
+            item = PendingAppend(data, _sole(data, timestamp), now_ms, expected_offset)
             self._commits.commit(item)
             if item.error is not None:
                 raise item.error
-            return Appended(self._partition, item.offset, batch.max_timestamp)
+            return Appended(self._partition, item.offset, timestamp)
         with holder.lock:
             self._check_expected(expected_offset)
-            offset = self._writer.write(data, batch, now_ms)
+            offset = self._writer.write_unnumbered(data, 1, timestamp, now_ms)
         self._promises.await_kept(Offset(offset + 1))
-        return Appended(self._partition, offset, batch.max_timestamp)
+        return tuple.__new__(Appended, (self._partition, offset, timestamp))
 
     def _encode(
         self,
@@ -113,21 +123,22 @@ class Appending:
         headers: Sequence[Header] | Mapping[str, bytes | None],
         timestamp_ms: int | datetime | None,
         now_ms: TimestampMs,
-    ) -> tuple[bytearray | memoryview, UnplacedBatch]:
-        """A batch of one record, checked."""
+    ) -> tuple[bytearray | memoryview, TimestampMs]:
+        """A batch of one record, checked, and its timestamp."""
         config = self._holder.config
-        if timestamp_ms is not None:
-            timestamp_ms = timestamp_of(timestamp_ms)
-            check_timestamp(timestamp_ms, config, now_ms=now_ms)
-        if isinstance(headers, Mapping):
+        if timestamp_ms is None:
+            timestamp = now_ms
+        else:
+            timestamp = timestamp_of(timestamp_ms)
+            check_timestamp(timestamp, config, now_ms=now_ms)
+        if not headers:
+            headers = ()
+        elif isinstance(headers, Mapping):
             headers = tuple(headers.items())
         if key is None and config.is_compacted:
             self._holder.check_open()
             raise InvalidRecordError(_NEEDS_KEY, [(0, _NEEDS_KEY)])
-        built = build_batch(
-            [Record(value, key, headers, timestamp_ms)], now_ms, self._style_of(config)
-        )
-        return built.data, UnplacedBatch(len(built.data), 1, built.max_timestamp)
+        return build_sole(value, key, headers, timestamp, now_ms, self._style_of(config))
 
     def prepare(
         self,
@@ -140,8 +151,8 @@ class Appending:
         """A record that is checked and encoded, for `commit_all`. Waits for nothing."""
         self._holder.check_open()
         now_ms = self._clock.now_ms()
-        data, batch = self._encode(value, key, headers, timestamp_ms, now_ms)
-        return PendingAppend(data, batch, now_ms, expected_offset)
+        data, timestamp = self._encode(value, key, headers, timestamp_ms, now_ms)
+        return PendingAppend(data, _sole(data, timestamp), now_ms, expected_offset)
 
     def commit_all(self, items: list[PendingAppend]) -> None:
         """Append prepared records in order; return once the topic's durability is reached.
@@ -159,7 +170,7 @@ class Appending:
     def _append_otherwise(
         self,
         data: bytearray | memoryview,
-        batch: UnplacedBatch,
+        timestamp: TimestampMs,
         now_ms: TimestampMs,
         expected_offset: int | None,
         durability: Durability,
@@ -169,12 +180,12 @@ class Appending:
             raise ValueError(f"durability must be 'disk' or 'os', not {durability!r}")
         with self._holder.lock:
             self._check_expected(expected_offset)
-            offset = self._writer.write(data, batch, now_ms)
+            offset = self._writer.write_unnumbered(data, 1, timestamp, now_ms)
         if durability == "disk":
             self._promises.await_durable(Offset(offset + 1))
         else:
             self._promises.acknowledge_soon(Offset(offset + 1))
-        return Appended(self._partition, offset, batch.max_timestamp)
+        return Appended(self._partition, offset, timestamp)
 
     def append_many(self, records: Iterable[Any], expected_offset: int | None) -> AppendedRange:
         """Append records in order, all or none. See `PartitionLog.append_many`."""
@@ -186,15 +197,17 @@ class Appending:
         with holder.lock:
             first = self._check_expected(expected_offset)
             left = len(items)
+            scratch = _SCRATCH.kept or bytearray(RUN_BYTES)
+            _SCRATCH.kept = None
             try:
-                for built in build_batches(items, now_ms, style, scratch=_scratch_for(style)):
-                    batch = UnplacedBatch(len(built.data), built.record_count, built.max_timestamp)
-                    left -= batch.record_count
-                    self._writer.write(built.data, batch, now_ms, is_visible=not left)
+                for run in build_runs(items, now_ms, style, scratch):
+                    left -= sum(batch.record_count for batch in run.batches)
+                    self._writer.write_run(run.data, run.batches, now_ms, is_visible=not left)
             except BaseException:
                 if holder.state.end != first:
                     self._truncation.take_back(first)
                 raise
+            _SCRATCH.kept = scratch
             end = holder.state.end
         self._promises.await_kept(end)
         return AppendedRange(
@@ -215,11 +228,8 @@ class Appending:
         return end
 
     def _check_many(self, items: list[Any], now_ms: TimestampMs) -> None:
-        config = self._holder.config
-        oldest, newest, keyless = record_encoding.survey_records(items, Record)
-        if keyless >= 0 and config.is_compacted:
+        try:
+            check_records(items, self._holder.config, now_ms)
+        except InvalidRecordError:
             self._holder.check_open()
-            raise InvalidRecordError(_NEEDS_KEY, [(keyless, _NEEDS_KEY)])
-        for timestamp in (oldest, newest):
-            if timestamp is not None:
-                check_timestamp(timestamp, config, now_ms=now_ms)
+            raise

@@ -8,10 +8,12 @@ the write failed, each is written by itself and has an answer of its own.
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from cordwood.errors import CordwoodError, DiskFullError, RecordTooLargeError
 from cordwood.format.batch import BatchDecoder
-from cordwood.format.batch_header import stamp
+from cordwood.format.batch_header import stamp, stamp_alone
+from cordwood.format.batch_placing import place_batches
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.log_epochs import LogEpochs
 from cordwood.log.partition.log_parts import LogParts
@@ -24,7 +26,6 @@ from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.roll_policy import Incoming
 from cordwood.quantities import (
     NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     LeaderEpoch,
     Offset,
     TimestampMs,
@@ -72,37 +73,140 @@ class BatchWriter:
         `data` is stamped in place. Without `is_visible` the high watermark stays: see `show`.
         """
         size, record_count, max_timestamp, producer_id, _, _, _ = batch
-        limit = self._holder.config.segment_bytes_effective
-        if size > limit:
-            raise RecordTooLargeError(size=size, limit=limit, key="segment.bytes")
+        if producer_id == NO_PRODUCER_ID and leader_epoch is None:
+            return self.write_unnumbered(
+                data, record_count, max_timestamp, now_ms, is_visible=is_visible
+            )
         base = self._holder.state.end
         end = Offset(base + record_count)
-        incoming = Incoming(size, max_timestamp, Offset(end - 1), record_count)
-        if self._rolling.is_due_before(incoming, now_ms):
-            self._rolling.roll(now_ms)
+        self._make_room(Incoming(size, max_timestamp, Offset(end - 1), record_count), now_ms)
         try:
             if leader_epoch is not None:
                 self._epochs.enter(leader_epoch, base)
             stamp(data, 0, base, self._epochs.current)
-            self._put(
-                data,
-                (batch,),
-                end,
-                is_numbered=producer_id != NO_PRODUCER_ID,
-                is_visible=is_visible,
-            )
+            is_numbered = producer_id != NO_PRODUCER_ID
+            self._put(data, (batch,), end, is_numbered=is_numbered, is_visible=is_visible)
         except OSError as error:
-            self._health.note_failure(error)
-            error.add_note(f"while appending to {self._name}")
-            if error.errno in FULL_DISK_ERRNOS:
-                raise DiskFullError(self._name) from error
+            self._refuse(error)
+        return base
+
+    def write_unnumbered(
+        self,
+        data: bytearray | memoryview,
+        record_count: int,
+        max_timestamp: TimestampMs,
+        now_ms: TimestampMs,
+        *,
+        is_visible: bool = True,
+    ) -> Offset:
+        """As `write`, for a batch without a producer, in the current epoch: the shortest way.
+
+        Every append of the library comes here.
+        """
+        holder = self._holder
+        state = holder.state
+        segment, base = state.segments.active, state.end
+        end = Offset(base + record_count)
+        if not self._rolling.has_room_for(segment, len(data), max_timestamp, end, record_count):
+            incoming = Incoming(len(data), max_timestamp, Offset(end - 1), record_count)
+            self._make_room(incoming, now_ms)
+            state = holder.state
+            segment = state.segments.active
+        if segment.has_many_unflushed:
+            self._flush_index(segment)
+        stamp_alone(data, base, self._epochs.current)
+        holder.half_done = "an append"
+        try:
+            segment.append_one(data, max_timestamp, record_count, base)
+            self._producers.states.advance_to(end)
+            shown = state.high_watermark
+            if is_visible:
+                shown = self._role.high_watermark(
+                    state, holder.config, end=end, durable=state.durable
+                )
+            holder.extend(shown, end)
+            holder.half_done = None
+        except OSError as error:
+            self._take_back(segment)
+            self._refuse(error)
+        except BaseException:
+            self._restore(segment, is_numbered=False)
             raise
         return base
+
+    def write_run(
+        self,
+        data: memoryview,
+        batches: Sequence[UnplacedBatch],
+        now_ms: TimestampMs,
+        *,
+        is_visible: bool = True,
+    ) -> None:
+        """Write batches without a producer that lie one behind the other in `data`.
+
+        In one call if the active segment has room for all of them, else each by itself. If it
+        raises, none or the first of them were written: the caller takes them back.
+        """
+        state = self._holder.state
+        first, last = state.end, len(batches) - 1
+        count = sum(batch.record_count for batch in batches)
+        end, newest = Offset(first + count), max(batch.max_timestamp for batch in batches)
+        if last and self._rolling.has_room_for(
+            state.segments.active, len(data), newest, end, count
+        ):
+            self._stamp_all(data, batches, first)
+            try:
+                self._put(data, batches, end, is_numbered=False, is_visible=is_visible)
+            except OSError as error:
+                self._refuse(error)
+            return
+        for index, (size, record_count, max_timestamp, *_) in enumerate(batches):
+            part, data = data[:size], data[size:]
+            self.write_unnumbered(
+                part,
+                record_count,
+                max_timestamp,
+                now_ms,
+                is_visible=is_visible and index == last,
+            )
+
+    def _stamp_all(
+        self, data: memoryview, batches: Sequence[UnplacedBatch], base_offset: Offset
+    ) -> None:
+        position, epoch = 0, self._epochs.current
+        for batch in batches:
+            stamp(data, position, base_offset, epoch)
+            position += batch.size
+            base_offset = Offset(base_offset + batch.record_count)
+
+    def _make_room(self, incoming: Incoming, now_ms: TimestampMs) -> None:
+        """Begin a new segment if `incoming` needs one."""
+        limit = self._holder.config.segment_bytes_effective
+        if incoming.size > limit:
+            raise RecordTooLargeError(size=incoming.size, limit=limit, key="segment.bytes")
+        if self._rolling.is_due_before(incoming, now_ms):
+            self._rolling.roll(now_ms)
+
+    def _refuse(self, error: OSError) -> NoReturn:
+        """Raise what a caller gets after a write that failed."""
+        self._health.note_failure(error)
+        error.add_note(f"while appending to {self._name}")
+        if error.errno in FULL_DISK_ERRNOS:
+            raise DiskFullError(self._name) from error
+        raise error
+
+    def _flush_index(self, segment: Segment) -> None:
+        """Write entries of earlier batches. Before anything has changed: an interrupt may come."""
+        try:
+            segment.flush_index()
+        except OSError as error:
+            # Derived, and tried again with the next append.
+            logger.warning("%s: index entries could not be written: %s", self._name, error)
 
     def write_group(
         self,
         data: bytearray | memoryview,
-        batches: Sequence[UnplacedBatch],
+        batches: list[UnplacedBatch],
         now_ms: TimestampMs,
         *,
         admit: Admission,
@@ -145,22 +249,11 @@ class BatchWriter:
             raise
 
     def _write_together(
-        self, data: bytearray | memoryview, batches: Sequence[UnplacedBatch], now_ms: TimestampMs
-    ) -> list[Offset | Exception] | None:
+        self, data: bytearray | memoryview, batches: list[UnplacedBatch], now_ms: TimestampMs
+    ) -> list[Offset] | None:
         """All of them in one write; None if there is no room for all, or the write failed."""
         epoch, first = self._epochs.current, self._holder.state.end
-        position, end, newest = 0, first, NO_TIMESTAMP
-        bases: list[Offset | Exception] = []
-        is_numbered = False
-        for size, record_count, max_timestamp, producer_id, _, _, _ in batches:
-            stamp(data, position, end, epoch)
-            bases.append(end)
-            position += size
-            end = Offset(end + record_count)
-            if max_timestamp > newest:  # noqa: PLR1730 (max() would be a call)
-                newest = max_timestamp
-            if producer_id != NO_PRODUCER_ID:
-                is_numbered = True
+        bases, position, end, newest, is_numbered = place_batches(data, batches, first, epoch)
         incoming = Incoming(position, newest, Offset(end - 1), end - first)
         if position > self._holder.config.segment_bytes_effective:
             return None
@@ -178,20 +271,14 @@ class BatchWriter:
         The active segment has room for them. Raises, and then nothing was written.
         """
         segment = self._holder.state.segments.active
-        try:
-            segment.flush_index()
-        except OSError as error:
-            logger.warning("%s: index entries could not be written: %s", self._name, error)
+        self._flush_index(segment)
         holder = self._holder
         holder.half_done = "an append"
         try:
             segment.append_scanned(decoder, count)
         except OSError as error:
             self._take_back(segment)
-            self._health.note_failure(error)
-            if error.errno in FULL_DISK_ERRNOS:
-                raise DiskFullError(self._name) from error
-            raise
+            self._refuse(error)
         except BaseException:
             self._restore(segment, is_numbered=False)
             raise
@@ -225,12 +312,7 @@ class BatchWriter:
         """
         state = self._holder.state
         segment, base = state.segments.active, state.end
-        try:
-            # Entries of earlier batches: an interrupt here comes before anything has changed.
-            segment.flush_index()
-        except OSError as error:
-            # Derived, and tried again with the next append.
-            logger.warning("%s: index entries could not be written: %s", self._name, error)
+        self._flush_index(segment)
         holder = self._holder
         holder.half_done = "an append"
         try:
@@ -254,16 +336,10 @@ class BatchWriter:
     def _commit(self, end: Offset, *, is_visible: bool) -> None:
         holder = self._holder
         state = holder.state
-        durable, high_watermark = state.durable, state.high_watermark
+        shown = state.high_watermark
         if is_visible:
-            high_watermark = self._role.high_watermark(
-                state, holder.config, end=end, durable=durable
-            )
-        holder.commit(
-            state.moved(
-                high_watermark=high_watermark, end=end, durable=durable, unsynced=state.unsynced
-            )
-        )
+            shown = self._role.high_watermark(state, holder.config, end=end, durable=state.durable)
+        holder.extend(shown, end)
 
     def _take_back(self, segment: Segment) -> None:
         """A write failed: remove what reached the file, or stop the log for good."""

@@ -1,12 +1,29 @@
 """Batches that clients encoded: how they are checked against their producers and appended."""
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
 
-from cordwood.errors import CordwoodError, OutOfOrderSequenceError, UnverifiedTransactionError
-from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
-from cordwood.format.batch_header import CONTROL, TRANSACTIONAL
+from cordwood.checksums import crc32c
+from cordwood.errors import (
+    CordwoodError,
+    FormatError,
+    LogHeldError,
+    NotLeaderError,
+    OutOfOrderSequenceError,
+    StorageError,
+    UnverifiedTransactionError,
+)
+from cordwood.format.batch_builder import seal
+from cordwood.format.batch_header import (
+    CONTROL,
+    PRODUCER_POSITION,
+    TRANSACTIONAL,
+    decode_batch_header,
+)
 from cordwood.format.control_record import ControlType, EndTransactionMarker, encode_marker
-from cordwood.format.record import Record
+from cordwood.format.record_encoding import encode_sole
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.batch_writer import BatchWriter
 from cordwood.log.partition.log_parts import LogParts
@@ -18,8 +35,14 @@ from cordwood.log.rules.append_checks import BatchBytes, check_produced_batch
 from cordwood.log.rules.batch_group import BatchGroup, producer_facts
 from cordwood.log.rules.producer_entry import Duplicate
 from cordwood.log.rules.producer_state import AppendOrigin, MarkerFacts, VerificationGuard
+from cordwood.log.rules.refused_sequences import RefusedSequences
+from cordwood.log.rules.transaction_rules import TransactionRules
 from cordwood.quantities import INT32_MAX, NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
-from cordwood.value_class import dataclass
+from cordwood.value_class import dataclass, replace
+
+# Why a batch may be refused now and accepted when it comes again.
+_PASSING: Final = (LogHeldError, NotLeaderError, StorageError, OSError)
+_PRODUCER: Final = struct.Struct(">qh")  # the id and the epoch, in the header of a batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +53,6 @@ class AppendedBatch:
     last_offset: Offset
     timestamp_ms: TimestampMs
     is_duplicate: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionRules:
-    """How a transactional batch of a client is checked.
-
-    may_begin       the coordinator agreed that a transaction begins in this log
-    starts_at_zero  an unknown producer must begin with sequence 0: transactions version 2
-    guard           that coordinator is on another broker: it agreed while the log had this guard
-    """
-
-    may_begin: bool
-    starts_at_zero: bool
-    guard: VerificationGuard | None = None
 
 
 class ClientBatches:
@@ -63,6 +72,7 @@ class ClientBatches:
         self._writer = writer
         self._promises = promises
         self._producers = producers
+        self._refused = RefusedSequences()
 
     def append_batch(
         self,
@@ -95,13 +105,18 @@ class ClientBatches:
         checked = check_produced_batch(data, self._holder.config, now_ms=now_ms, is_brief=is_brief)
         batch = checked.unplaced
         with self._holder.lock:
-            self._holder.check_appendable(wait=wait or is_patient)
-            if led_in is not None:
-                self._holder.check_led_in(led_in)
-            duplicate = self._check_producer(batch, transaction)
+            try:
+                self._holder.check_appendable(wait=wait or is_patient)
+                if led_in is not None:
+                    self._holder.check_led_in(led_in)
+                duplicate = self._check_producer(batch, transaction)
+                if duplicate is None:
+                    epoch = None if leader_epoch is None else LeaderEpoch(leader_epoch)
+                    base = self._writer.write(checked.data, batch, now_ms, leader_epoch=epoch)
+            except _PASSING:
+                self._note_refused(batch)
+                raise
             if duplicate is None:
-                epoch = None if leader_epoch is None else LeaderEpoch(leader_epoch)
-                base = self._writer.write(checked.data, batch, now_ms, leader_epoch=epoch)
                 appended = AppendedBatch(
                     base_offset=base,
                     last_offset=Offset(base + batch.record_count - 1),
@@ -119,6 +134,30 @@ class ClientBatches:
             self._promises.await_kept(Offset(appended.last_offset + 1))
         return appended
 
+    def append_built(
+        self,
+        batches: Sequence[tuple[bytearray | memoryview, UnplacedBatch]],
+        *,
+        transaction: TransactionRules,
+    ) -> Offset:
+        """Append batches of one producer that this process built; return their base offset.
+
+        Their offsets are consecutive, and readers see all of them at once. Only the producer is
+        checked. Does not wait for the disk. After an error some may be in the log: the transaction
+        must be aborted.
+        """
+        now_ms = self._clock.now_ms()
+        with self._holder.lock:
+            self._holder.check_appendable()
+            first = self._holder.state.end
+            left = len(batches)
+            for data, batch in batches:
+                left -= 1
+                duplicate = self._check_producer(batch, transaction)
+                assert duplicate is None, f"sequence {batch.base_sequence} was used before"
+                self._writer.write(data, batch, now_ms, is_visible=not left)
+        return first
+
     def append_group(
         self, group: BatchGroup, *, led_in: LeaderEpoch | None = None
     ) -> list[Offset | Exception]:
@@ -135,19 +174,72 @@ class ClientBatches:
                 if led_in is not None:
                     self._holder.check_led_in(led_in)
             except CordwoodError as error:
+                if isinstance(error, _PASSING):
+                    self._note_all_refused(batches)
                 return [error] * len(batches)
             answers: list[Offset | Exception] = []
             self._writer.write_group(
                 group.data,
                 batches,
                 now_ms,
-                admit=lambda index: self._answer_known(batches[index]),
-                is_admitted=not group.is_numbered or self._are_all_new(batches),
+                admit=lambda index: self._answer_known(batches[index], group.rules),
+                is_admitted=not group.is_numbered or self._are_all_new(batches, group.rules),
                 answers=answers,
             )
+            if group.is_numbered:
+                for batch, answer in zip(batches, answers, strict=True):
+                    if isinstance(answer, _PASSING):
+                        self._note_refused(batch)
         return answers
 
-    def _are_all_new(self, batches: Sequence[UnplacedBatch]) -> bool:
+    def note_refused(self, batches: Sequence[UnplacedBatch]) -> None:
+        """A caller refused batches for a reason that passes: see `refused_sequences`."""
+        with self._holder.lock:
+            self._note_all_refused(batches)
+
+    def note_refused_bytes(self, data: memoryview) -> None:
+        """As `note_refused`, of a batch that nobody has checked."""
+        try:
+            header = decode_batch_header(data)
+        except FormatError:
+            return
+        if header.base_sequence >= 0:
+            batch = UnplacedBatch(
+                len(data),
+                1,  # what it says is not checked, and only its first sequence counts
+                header.max_timestamp,
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.is_transactional,
+            )
+            self.note_refused([batch])
+
+    def _note_all_refused(self, batches: Sequence[UnplacedBatch]) -> None:
+        for batch in batches:
+            self._note_refused(batch)
+
+    def _note_refused(self, batch: UnplacedBatch) -> None:
+        """Remember a batch that would have been the next one of its producer. Holds the lock."""
+        producer_id, states = batch.producer_id, self._producers.states
+        if producer_id == NO_PRODUCER_ID:
+            return
+        try:
+            if states.check(producer_facts(batch, self._holder.state.end)) is not None:
+                return
+        except CordwoodError:
+            return
+        self._refused.note(
+            producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            self._clock.monotonic(),
+            is_known=states.is_known(producer_id),
+        )
+
+    def _are_all_new(
+        self, batches: Sequence[UnplacedBatch], rules: Mapping[int, TransactionRules]
+    ) -> bool:
         """Whether none is refused or was stored before. Holds the lock.
 
         The first batch of each producer decides: the others continue its sequence.
@@ -156,14 +248,16 @@ class ClientBatches:
         for batch in batches:
             if batch.producer_id not in seen:
                 seen.add(batch.producer_id)
-                if self._answer_known(batch) is not None:
+                if self._answer_known(batch, rules) is not None:
                     return False
         return True
 
-    def _answer_known(self, batch: UnplacedBatch) -> Offset | Exception | None:
+    def _answer_known(
+        self, batch: UnplacedBatch, rules: Mapping[int, TransactionRules]
+    ) -> Offset | Exception | None:
         """Where a batch was stored before, or why it is refused; None: write it. Holds the lock."""
         try:
-            duplicate = self._check_producer(batch)
+            duplicate = self._check_producer(batch, rules.get(batch.producer_id))
         except CordwoodError as error:
             return error
         return None if duplicate is None else duplicate.first_offset
@@ -179,10 +273,24 @@ class ClientBatches:
         starts_at_zero = rules is not None and rules.starts_at_zero
         try:
             duplicate = states.check(facts, unknown_starts_at_zero=starts_at_zero)
-        except OutOfOrderSequenceError:
+        except OutOfOrderSequenceError as error:
             if not self._producers.recall(facts):
+                self._refused.check_gap(
+                    batch.producer_id,
+                    batch.producer_epoch,
+                    self._clock.monotonic(),
+                    expected=error.expected,
+                    got=batch.base_sequence,
+                )
                 raise
             duplicate = states.check(facts, unknown_starts_at_zero=starts_at_zero)
+        if self._refused and duplicate is None and not states.is_known(batch.producer_id):
+            self._refused.check_first(
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
+                self._clock.monotonic(),
+            )
         if (
             rules is not None
             and duplicate is None
@@ -238,6 +346,7 @@ class ClientBatches:
         *,
         transaction_version: int = 1,
         wait: bool = True,
+        is_patient: bool = True,
         led_in: LeaderEpoch | None = None,
     ) -> Offset:
         """Append the marker that ends a transaction; return its offset. See `append_marker`."""
@@ -246,6 +355,7 @@ class ClientBatches:
             marker,
             transaction_version=transaction_version,
             wait=wait,
+            is_patient=is_patient,
             led_in=led_in,
         )
 
@@ -256,31 +366,27 @@ class ClientBatches:
         *,
         transaction_version: int = 1,
         wait: bool = True,
+        is_patient: bool = True,
         led_in: LeaderEpoch | None = None,
     ) -> Offset:
         """Append the control batch that ends a transaction; return its offset.
 
-        Without `wait` it is not durable on return. For `led_in` see `append_batch`.
+        Without `wait` it is not durable on return. Unless it `is_patient`, a publication under way
+        refuses it with a `LogHeldError`. For `led_in` see `append_batch`.
         """
         now_ms = self._clock.now_ms()
         with self._holder.lock:
-            self._holder.check_turn()
+            self._holder.check_turn(wait=is_patient)
             if led_in is not None:
                 self._holder.check_led_in(led_in)
             states = self._producers.states
             states.check_marker(marker, transaction_version=transaction_version)
             batch = UnplacedBatch(len(data), 1, marker.timestamp)
             offset = self._writer.write(data, batch, now_ms, is_visible=False)
+            if marker.offset != offset:
+                marker = replace(marker, offset=offset)
             with self._holder.changing("the end of a transaction"):
-                placed = MarkerFacts(
-                    producer_id=marker.producer_id,
-                    producer_epoch=marker.producer_epoch,
-                    coordinator_epoch=marker.coordinator_epoch,
-                    offset=offset,
-                    timestamp=marker.timestamp,
-                    is_abort=marker.is_abort,
-                )
-                finish_marker(states, self._holder.state.segments.active, placed)
+                finish_marker(states, self._holder.state.segments.active, marker)
                 self._writer.show()
         if wait:
             self._promises.await_kept(Offset(offset + 1))
@@ -300,18 +406,20 @@ class ClientBatches:
         return len(markers)
 
 
-def _marker_batch(marker: MarkerFacts) -> memoryview:
-    kind = ControlType.ABORT if marker.is_abort else ControlType.COMMIT
-    key, value = encode_marker(
-        EndTransactionMarker(type=kind, coordinator_epoch=marker.coordinator_epoch)
+def _marker_batch(marker: MarkerFacts) -> bytearray:
+    """A control batch of one record: as `build_batch` makes it, in fewer steps."""
+    key, value = _marker_record(marker.is_abort, marker.coordinator_epoch)
+    timestamp = marker.timestamp
+    data = encode_sole(
+        value, key, (), timestamp, timestamp, TRANSACTIONAL | CONTROL, INT32_MAX, crc32c
     )
-    return build_batch(
-        [Record(value, key=key, timestamp_ms=marker.timestamp)],
-        marker.timestamp,
-        BatchStyle(bytes_max=INT32_MAX),
-        ProducerStamp(
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            attributes=TRANSACTIONAL | CONTROL,
-        ),
-    ).data
+    assert isinstance(data, bytearray)
+    _PRODUCER.pack_into(data, PRODUCER_POSITION, marker.producer_id, marker.producer_epoch)
+    seal(data)
+    return data
+
+
+@lru_cache(64)
+def _marker_record(is_abort: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
+    kind = ControlType.ABORT if is_abort else ControlType.COMMIT
+    return encode_marker(EndTransactionMarker(type=kind, coordinator_epoch=coordinator_epoch))

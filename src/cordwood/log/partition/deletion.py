@@ -32,16 +32,26 @@ class Deletion:
         self._archive = archive
         self.is_start_unsaved = False  # it moved in memory, and saving it failed
 
-    def delete_before(self, offset: int) -> Offset:
+    def delete_before(self, offset: int, *, led_in: LeaderEpoch | None = None) -> Offset:
         """Make offsets below `offset` unreadable and remove segments that hold nothing else.
 
         Returns the new start. Durable on return. The archive, if there is one, forgets them first.
+        With `led_in` it raises `NotLeaderError` unless this replica leads in that epoch.
         """
+        if led_in is not None:
+            with self._holder.lock:
+                self._holder.check_led_in(led_in)
         self._archive.forget_before(Offset(offset))
-        self.drop_local_before(offset)
+        self.drop_local_before(offset, led_in=led_in)
         return self._archive.view().start
 
-    def drop_local_before(self, offset: int, *, following: LeaderEpoch | None = None) -> Offset:
+    def drop_local_before(
+        self,
+        offset: int,
+        *,
+        following: LeaderEpoch | None = None,
+        led_in: LeaderEpoch | None = None,
+    ) -> Offset:
         """As `delete_before`, of the log's own directory alone; returns the new local start.
 
         A follower of the leader of epoch `following` may drop up to its end: the leader has
@@ -54,6 +64,8 @@ class Deletion:
                 holder.check_writable()
                 state = holder.state
                 limit = state.high_watermark
+                if led_in is not None:
+                    holder.check_led_in(led_in)
                 if following is not None:
                     holder.check_follows_in(following)
                     limit = state.end

@@ -38,6 +38,11 @@ class LogArchive:
         return LogView(state.segments, state.start, state.high_watermark)
 
     @property
+    def is_attached(self) -> bool:
+        """Whether the log has an archive."""
+        return self._join is not None
+
+    @property
     def is_settled(self) -> bool:
         """Whether `view` needs no object store. If not, it must not be called in an event loop."""
         return self._join is None or self._join.is_settled(self.local_view)
@@ -52,6 +57,29 @@ class LogArchive:
         except (OSError, StorageError) as error:
             logger.warning("%s: the start of its archive is unknown: %s", self._holder.name, error)
             return self._holder.state.start
+
+    @property
+    def announced_start(self) -> Offset:
+        """The start that a leader tells its followers: what lies before it is deleted for good.
+
+        Not where the local log starts, if an archive has what comes before: a follower that took
+        that for the start would not read the archive any more. 0 if it is not known yet, which
+        deletes nothing. Needs no object store.
+        """
+        join = self._join
+        if join is None:
+            return self._holder.state.start
+        if not self.is_settled:
+            return Offset(0)
+        try:
+            return self.view().start
+        except (OSError, StorageError):
+            return Offset(0)
+
+    @property
+    def may_forget(self) -> bool:
+        """Whether it is for this replica to decide what is deleted for good."""
+        return self._join is None or self._join.source.may_change
 
     @property
     def archived_up_to(self) -> Offset | None:

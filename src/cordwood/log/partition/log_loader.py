@@ -94,6 +94,7 @@ class _Seen:
     broken_from: Offset | None = None  # first segment without its aborted transactions
     bytes: int = 0
     damages: list[Damage] = field(default_factory=list)
+    has_wrong_epochs: bool = False  # the checkpoint had epochs that batches contradict
 
     def visit(self, decoder: BatchDecoder, first: int, stop: int) -> None:
         row = tables.BATCH_ROW
@@ -104,12 +105,30 @@ class _Seen:
         self.bytes += sum(decoder.rows[first * row + tables.B_SIZE : stop * row : row])
         epochs = decoder.rows[first * row + tables.B_LEADER_EPOCH : stop * row : row]
         latest = self.epochs.latest
+        if latest is not None and min(epochs) < latest.epoch:
+            # Of batches of one epoch, the last one says enough.
+            self._compare_epochs(decoder, stop - 1 if min(epochs) == max(epochs) else first, stop)
+            latest = self.epochs.latest
         if max(epochs) > (NO_LEADER_EPOCH if latest is None else latest.epoch):
             for index in range(first, stop):
                 epoch = decoder.field(index, tables.B_LEADER_EPOCH)
                 if epoch >= 0:
                     offset = Offset(decoder.field(index, tables.B_BASE_OFFSET))
                     self.epochs.assign(LeaderEpoch(epoch), offset)
+
+    def _compare_epochs(self, decoder: BatchDecoder, first: int, stop: int) -> None:
+        """Believe the batches: they say what the log has.
+
+        The checkpoint is durable at once. A cut of the log and the batches of later epochs that
+        followed it may be lost with `durability=os`, and older batches come back. A replica that
+        claimed the later epochs for them would never find out that its leader has others.
+        """
+        for index in range(first, stop):
+            epoch = decoder.field(index, tables.B_LEADER_EPOCH)
+            if epoch >= 0:
+                last = decoder.field(index, tables.B_NEXT_OFFSET) - 1
+                if self.epochs.drop_contradicted(LeaderEpoch(epoch), Offset(last)):
+                    self.has_wrong_epochs = True
 
 
 def load_log(request: LoadRequest) -> LoadedLog:
@@ -163,7 +182,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
     is_synced = request.is_durable_exact
     start = Offset(min(start, end))
     seen.epochs.truncate_from_end(Offset(end + 1))  # the current one may have no records yet
-    if seen.epochs.truncate_from_start(start):
+    if seen.epochs.truncate_from_start(start) or seen.has_wrong_epochs:
         # Only the mark had this start; the epochs confirm its checkpoint, see `known_start`.
         write_epoch_checkpoint(fs, directory, seen.epochs.entries)
     segment_list = SegmentList(segments)

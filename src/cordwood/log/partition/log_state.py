@@ -91,11 +91,12 @@ class LogState(NamedTuple):
     The table at the head of this module says what the fields mean and who moves them.
     """
 
-    segments: SegmentList[Segment]
-    start: Offset
+    # First what every append moves, then what every sync moves: see `StateHolder.extend`.
     high_watermark: Offset
     end: Offset
     durable: Offset
+    segments: SegmentList[Segment]
+    start: Offset
     recovery_point: Offset
     held_from: Offset | None = None
     unsynced: UnsyncedFiles = NOTHING_UNSYNCED
@@ -115,24 +116,9 @@ class LogState(NamedTuple):
     def moved(
         self, *, high_watermark: Offset, end: Offset, durable: Offset, unsynced: UnsyncedFiles
     ) -> "LogState":
-        """The state after an append or a sync: for these two, `_replace` is too slow."""
-        segments, start, _, _, _, point, held_from, _, cleaned, cuts, failure, is_closed = self
+        """The state after a sync, for which `_replace` is too slow."""
         return tuple.__new__(
-            LogState,
-            (
-                segments,
-                start,
-                high_watermark,
-                end,
-                durable,
-                point,
-                held_from,
-                unsynced,
-                cleaned,
-                cuts,
-                failure,
-                is_closed,
-            ),
+            LogState, (high_watermark, end, durable, *self[3:7], unsynced, *self[8:])
         )
 
     def lowered_to(self, offset: Offset) -> "LogState":

@@ -53,7 +53,7 @@ from cordwood.log.partition.upkeep import Upkeep
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.appended import Appended, AppendedRange
 from cordwood.log.rules.topic_config import Durability, TopicConfig
-from cordwood.quantities import Offset
+from cordwood.quantities import LeaderEpoch, Offset
 from cordwood.storage.recovery import Damage
 
 
@@ -94,7 +94,7 @@ class PartitionLog(LogReader):
         )
         writer = BatchWriter(parts, holder, self.rolling, self.producers, self.epochs)
         commits = GroupCommit(holder, writer, self.syncing)
-        self.promises = Promises(parts, holder, commits, self.syncing)
+        self.promises = Promises(parts, holder, commits, self.syncing, self.rolling)
         self.publication = PublicationHold(
             parts, holder, writer=writer, syncing=self.syncing, truncation=self.truncation
         )
@@ -193,12 +193,13 @@ class PartitionLog(LogReader):
         self._holder.check_open()
         self.promises.await_durable(self.state.end)
 
-    def delete_before(self, offset: int) -> Offset:
+    def delete_before(self, offset: int, *, led_in: LeaderEpoch | None = None) -> Offset:
         """Make offsets below `offset` unreadable and remove segments that hold nothing else.
 
-        Returns the new start. Durable on return.
+        Returns the new start. Durable on return. `led_in` is for a replica of a cluster: nothing
+        is deleted unless it leads in that epoch, and `NotLeaderError` is raised.
         """
-        return self.deletion.delete_before(offset)
+        return self.deletion.delete_before(offset, led_in=led_in)
 
     def close(self, *, is_orderly: bool = True) -> bool:
         """Sync everything and close the files; True if a restart re-reads nothing.

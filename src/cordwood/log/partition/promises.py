@@ -10,6 +10,7 @@ from cordwood.errors import LogClosedError
 from cordwood.log.partition.group_commit import GroupCommit, PendingAppend
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_sync import LogSync
+from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import Offset
@@ -19,7 +20,12 @@ class Promises:
     """The promises of one log. Any thread may ask; no lock may be held."""
 
     def __init__(
-        self, parts: LogParts, holder: StateHolder, commits: GroupCommit, syncing: LogSync
+        self,
+        parts: LogParts,
+        holder: StateHolder,
+        commits: GroupCommit,
+        syncing: LogSync,
+        rolling: Rolling,
     ) -> None:
         self._name = parts.name
         self._role = parts.role
@@ -27,6 +33,7 @@ class Promises:
         self._holder = holder
         self._commits = commits
         self._syncing = syncing
+        self._rolling = rolling
         self._acknowledged_end = Offset(0)
 
     def is_kept(self, end: Offset) -> bool:
@@ -66,8 +73,11 @@ class Promises:
 
     def await_kept(self, end: Offset) -> None:
         """Return once records below `end` may be acknowledged."""
-        if not self.is_kept(end):
+        holder = self._holder
+        if not self._role.is_promise_kept(holder.state, holder.config, end):
             self.await_durable(end)
+        elif self._rolling.is_sync_wanted:
+            self._syncing.request_after_roll()
 
     def await_durable(self, end: Offset) -> None:
         """Return once everything below `end` is on the disk; raise if that is impossible."""

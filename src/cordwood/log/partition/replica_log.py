@@ -20,12 +20,14 @@ What is on the disk if the power fails:
 
 import os
 import threading
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from cordwood.errors import FormatError, ReplicaMismatchError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import DAMAGE_STOPS, BatchDecoder, describe_stop
 from cordwood.format.batch_header import HEADER_SIZE, decode_batch_header
+from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.log.partition.batch_writer import BatchWriter
 from cordwood.log.partition.deletion import Deletion
 from cordwood.log.partition.log_epochs import LogEpochs
@@ -35,6 +37,7 @@ from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.partition.truncation import Truncation
 from cordwood.log.reading.file_range import FileRange, read_range
 from cordwood.log.reading.log_source import LogSource
+from cordwood.log.rules.epoch_agreement import EpochHistory, agreed_end
 from cordwood.log.rules.leader_epochs import EpochEnd
 from cordwood.log.rules.roll_policy import Incoming
 from cordwood.quantities import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
@@ -56,6 +59,13 @@ class _Scratch(threading.local):
 
 
 _SCRATCH: Final = _Scratch()
+
+
+class _Found(NamedTuple):
+    """Batches that may be appended. `is_first_gap`: offsets before the first one are missing."""
+
+    batch_count: int
+    is_first_gap: bool
 
 
 class _DamageMark:
@@ -97,7 +107,7 @@ class ReplicaLog:
     """The replica side of one log. Any thread may call it.
 
     `lead`, `truncate`, `restart_at` and `adopt_start` wait for the disk, and `append` may: it
-    starts segments and notes new epochs. Everything else returns at once.
+    starts segments and notes new epochs. Everything else returns at once, `append_at_once` too.
     """
 
     def __init__(
@@ -114,6 +124,7 @@ class ReplicaLog:
         damages: list[Damage],
     ) -> None:
         self._name = parts.name
+        self._owner = parts.owner
         self._clock = parts.clock
         self._holder = holder
         self._writer = writer
@@ -149,6 +160,19 @@ class ReplicaLog:
         """How far this replica counts: what is on its disk, or what the topic counts as kept."""
         state = self._holder.state
         return state.durable if self._holder.config.durability == "disk" else state.end
+
+    @property
+    def led_in(self) -> LeaderEpoch | None:
+        """The epoch in which this log leads; None while it does not."""
+        holder = self._holder
+        with holder.lock:
+            return holder.role_epoch if holder.is_led else None
+
+    def agreed_end(self, epochs: Sequence[EpochEntry], end: Offset) -> Offset:
+        """Up to where another log with these `epochs`, which ends at `end`, is the same."""
+        state = self._holder.state
+        own = EpochHistory(epochs=self._epochs.known.entries, start=state.start, end=state.end)
+        return agreed_end(own, EpochHistory(epochs=epochs, start=Offset(0), end=end))
 
     def read(
         self, offset: Offset, *, max_bytes: int, min_one_batch: bool = True
@@ -211,7 +235,13 @@ class ReplicaLog:
 
     # --- following ---------------------------------------------------------------------------
 
-    def append(self, data: memoryview | bytes, *, leader_epoch: LeaderEpoch) -> Offset:
+    def append(
+        self,
+        data: memoryview | bytes,
+        *,
+        leader_epoch: LeaderEpoch,
+        gaps_below: Offset = Offset(0),
+    ) -> Offset:
         """Append what was fetched from the leader of `leader_epoch`, verbatim; return the end.
 
         A batch that is cut short at the end is left out. Raises `RoleChangedError`, and
@@ -220,11 +250,44 @@ class ReplicaLog:
 
         An empty log that starts inside of the first batch starts with that batch instead: the
         leader deleted up to an offset inside of it.
+
+        Offsets of a compacted topic may be missing. So may those of another one, below
+        `gaps_below`, which is how far the leader has committed: the topic may have been compacted
+        before. That is noted before the first gap is written, durably: in a log that was never
+        compacted a missing offset is damage.
         """
-        view, position = memoryview(data), 0
+        view = memoryview(data)
         base = self._base_around_start(view)
         if base is not None:
             self.restart_at(base, leader_epoch=leader_epoch)
+        self._append(view, leader_epoch, gaps_below, may_wait=True)
+        return self._holder.state.end
+
+    def append_at_once(
+        self,
+        data: memoryview | bytes,
+        *,
+        leader_epoch: LeaderEpoch,
+        gaps_below: Offset = Offset(0),
+    ) -> int:
+        """As `append`, as far as that need not wait for the disk; return how many bytes were taken.
+
+        The rest begins with a batch that needs a new segment, or begins a new epoch, or follows
+        the first gap of the log: it is for `append`.
+        """
+        view = memoryview(data)
+        if self._base_around_start(view) is not None:
+            return 0
+        return self._append(view, leader_epoch, gaps_below, may_wait=False)
+
+    def _append(
+        self, view: memoryview, leader_epoch: LeaderEpoch, gaps_below: Offset, *, may_wait: bool
+    ) -> int:
+        """Append batches from `view`; return how many of its bytes were taken.
+
+        That is all of them, including a batch that is cut short, unless it must not wait.
+        """
+        position = 0
         decoder = _SCRATCH.decoder
         holder = self._holder
         try:
@@ -232,16 +295,37 @@ class ReplicaLog:
                 while position < len(view):
                     holder.check_writable()
                     holder.check_follows_in(leader_epoch)
-                    if not self._scan(decoder, view, position, leader_epoch):
+                    found = self._scan(decoder, view, position, leader_epoch, gaps_below)
+                    if not found.batch_count:
                         break
-                    count = self._make_room(decoder)
-                    self._note_epochs(decoder, count)
+                    if may_wait:
+                        count = self._prepare(decoder, found)
+                    elif self._would_wait(decoder, found):
+                        return position
+                    else:
+                        count = found.batch_count
                     self._writer.write_scanned(decoder, count)
                     last = decoder.batch(count - 1)
                     position = last.position + last.size
         finally:
             decoder.scan(memoryview(b""), 0, 0)  # the buffer is the caller's
-        return holder.state.end
+        return len(view)
+
+    def _prepare(self, decoder: BatchDecoder, found: _Found) -> int:
+        """Sync what must be on the disk before batches are written; return how many may be."""
+        if found.is_first_gap:
+            self._allow_gaps()
+        count = self._make_room(decoder)
+        self._note_epochs(decoder, count)
+        return count
+
+    def _would_wait(self, decoder: BatchDecoder, found: _Found) -> bool:
+        """Whether a file must be synced before the batches that were found are written."""
+        return (
+            found.is_first_gap
+            or decoder.field(found.batch_count - 1, tables.B_LEADER_EPOCH) != self.last_epoch
+            or self._is_roll_due(decoder, found.batch_count, self._clock.now_ms())
+        )
 
     def truncate(self, offset: Offset, *, leader_epoch: LeaderEpoch) -> Offset:
         """Remove everything from `offset` on, and epochs that start there; return the new end.
@@ -279,22 +363,31 @@ class ReplicaLog:
         return base if is_inside else None
 
     def _scan(
-        self, decoder: BatchDecoder, view: memoryview, position: int, leader_epoch: LeaderEpoch
-    ) -> int:
-        """Find batches that may be appended, and check them; 0 if only part of one is left."""
-        end = self._holder.state.end
-        count = decoder.scan(
-            view,
-            position,
-            len(view),
-            next_offset_min=end,
-            is_dense=not self._holder.allows_gaps,
+        self,
+        decoder: BatchDecoder,
+        view: memoryview,
+        position: int,
+        leader_epoch: LeaderEpoch,
+        gaps_below: Offset,
+    ) -> _Found:
+        """Find batches that may be appended, and check them; none if only part of one is left."""
+        state = self._holder.state
+        end = state.end
+        may_miss = state.cleaned_up_to is not None
+        count = decoder.scan(view, position, len(view), next_offset_min=end, is_dense=not may_miss)
+        is_first_gap = (
+            not count
+            and not may_miss
+            and decoder.stop == tables.STOP_BAD_OFFSET
+            and self._may_begin_at(_base_at(view, position), gaps_below)
         )
+        if is_first_gap:
+            count = decoder.scan(view, position, len(view), next_offset_min=end)
         if not count:
             if decoder.stop in _CUT_SHORT:
-                return 0
+                return _Found(0, is_first_gap=False)
             if decoder.stop == tables.STOP_BAD_OFFSET:
-                base = int.from_bytes(view[position : position + 8], "big", signed=True)
+                base = _base_at(view, position)
                 raise ReplicaMismatchError(
                     self._name, f"a batch begins at offset {base}, and the log ends at {end}"
                 )
@@ -304,7 +397,19 @@ class ReplicaLog:
         if not decoder.count:
             decoder.check_checksum(0)
         self._check_epochs(decoder, decoder.count, leader_epoch)
-        return decoder.count
+        return _Found(decoder.count, is_first_gap=is_first_gap)
+
+    def _may_begin_at(self, base: int, gaps_below: Offset) -> bool:
+        """Whether offsets before a batch may be missing: they are compacted, or were."""
+        end = self._holder.state.end
+        return end < base and (self._holder.config.is_compacted or base <= gaps_below)
+
+    def _allow_gaps(self) -> None:
+        """Note that offsets may be missing, durably. The caller holds the lock."""
+        state = self._holder.state
+        self._holder.commit(state._replace(cleaned_up_to=state.start))
+        self._owner.save_cleaned()
+        state.segments.active.allow_gaps()
 
     def _check_epochs(self, decoder: BatchDecoder, count: int, leader_epoch: LeaderEpoch) -> None:
         """Epochs never decrease, and none is newer than that of the leader."""
@@ -367,3 +472,8 @@ class ReplicaLog:
                 start = Offset(decoder.field(index, tables.B_BASE_OFFSET))
                 self._epochs.enter(LeaderEpoch(epoch), start)
                 known = epoch
+
+
+def _base_at(view: memoryview, position: int) -> int:
+    """The offset at which the batch there begins."""
+    return int.from_bytes(view[position : position + 8], "big", signed=True)

@@ -99,8 +99,11 @@ class ReplicaAmongOthers:
     def opening_high_watermark(
         self, state: LogState, config: TopicConfig, mark: Offset | None
     ) -> Offset:
-        """The mark, as far as the log has it. It is never above what was once agreed."""
-        return state.start if mark is None else min(max(mark, state.start), state.end)
+        """The mark, as far as the log has it on its disk. It is never above what was agreed.
+
+        Above that, a power cut may have brought older batches back. The leader says what they are.
+        """
+        return state.start if mark is None else min(max(mark, state.start), state.durable)
 
     def high_watermark(
         self, state: LogState, config: TopicConfig, *, end: Offset, durable: Offset

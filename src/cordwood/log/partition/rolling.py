@@ -11,6 +11,8 @@ from cordwood.log.rules.roll_policy import (
     Incoming,
     draw_jitter_ms,
     due_for_timer_roll,
+    has_room,
+    roll_limits,
     roll_reason,
 )
 from cordwood.quantities import Offset, TimestampMs
@@ -28,8 +30,32 @@ class Rolling:
         self._parts = parts
         self._holder = holder
         self._producers = producers
-        self._jitter_ms = draw_jitter_ms(parts.config, parts.random)
+        self._set_jitter(draw_jitter_ms(parts.config, parts.random))
         self.is_sync_wanted = bool(holder.state.unsynced.segments)
+
+    def _set_jitter(self, jitter_ms: int) -> None:
+        config = self._holder.config
+        self._jitter_ms = jitter_ms
+        self._limits, self._limits_of = roll_limits(config, jitter_ms=jitter_ms), config
+
+    def has_room_for(
+        self,
+        segment: Segment,
+        size: int,
+        max_timestamp: TimestampMs,
+        next_offset: Offset,
+        record_count: int,
+    ) -> bool:
+        """Whether the active `segment` certainly takes a batch; else ask `is_due_before`.
+
+        Holds the lock.
+        """
+        if self._holder.config is not self._limits_of:
+            self._set_jitter(self._jitter_ms)
+        first = segment.facts.first_timestamp
+        return has_room(
+            segment, self._limits, first, size, max_timestamp, next_offset, record_count
+        )
 
     def is_due_before(self, incoming: Incoming, now_ms: TimestampMs) -> bool:
         """Whether a new segment must begin before `incoming` is written. Holds the lock."""
@@ -101,7 +127,7 @@ class Rolling:
         names = self.opened_names()
         new = self.new_segment(end, now_ms)
         old.freeze()
-        self._jitter_ms = draw_jitter_ms(self._holder.config, self._parts.random)
+        self._set_jitter(draw_jitter_ms(self._holder.config, self._parts.random))
         self.is_sync_wanted = True
         unsynced = state.unsynced.plus(old)._replace(names=names)
         self._holder.commit(state._replace(segments=state.segments.plus(new), unsynced=unsynced))

@@ -74,6 +74,8 @@ class StateHolder:
         self._watcher: Callable[[], None] | None = None
         self._listeners: tuple[Callable[[], None], ...] = ()
         self.state = state
+        # Whether the state lets anyone append; False when in doubt.
+        self._is_free = state.is_writable and state.held_from is None
         self.manifest = manifest  # as it is on the disk; changed under `sync_lock`
         self.holes = holes
         self._announce()
@@ -104,10 +106,13 @@ class StateHolder:
         another sync may have been faster, and the watcher waits for this one.
         """
         old = self.state
-        _, start, high_watermark, end, durable, recovery_point, held_from, _, _, _, failure, _ = new
+        high_watermark, end, durable = new[:3]
+        start, held_from, failure, is_closed = new.start, new.held_from, new.failure, new.is_closed
         assert start <= high_watermark <= end, new
-        assert recovery_point <= durable <= end, new
+        assert new.recovery_point <= durable <= end, new
+        self._is_free = False  # first: an interrupt may come at any place
         self.state = new
+        self._is_free = failure is None and held_from is None and not is_closed
         try:
             if (
                 high_watermark != old.high_watermark
@@ -122,12 +127,33 @@ class StateHolder:
                 )
             elif (
                 failure is old.failure
-                and not new.is_closed
+                and not is_closed
                 and not ends_sync
                 and (self.is_sole or end == old.end)  # other replicas fetch before the sync
             ):
                 return
             self._wake()
+        except BaseException:
+            insist(self._announce)
+            raise
+
+    def extend(self, high_watermark: Offset, end: Offset) -> None:
+        """Replace the state after an append, as `commit` does: the log now ends at `end`.
+
+        Holds `lock`. Of the marks only the high watermark can have moved.
+        """
+        old = self.state
+        shown, old_end = old[:2]
+        assert shown <= high_watermark <= end, (old, high_watermark, end)
+        assert old_end <= end, (old, end)
+        self.state = tuple.__new__(LogState, (high_watermark, end, *old[2:]))
+        try:
+            if high_watermark != shown:
+                self._marks.publish_high_watermark(high_watermark)
+            elif self.is_sole or end == old_end:
+                return  # else other replicas fetch before the sync
+            if self._waiters or self._watcher is not None or self._listeners:
+                self._wake()
         except BaseException:
             insist(self._announce)
             raise
@@ -251,14 +277,7 @@ class StateHolder:
 
     def check_appendable(self, *, wait: bool = True) -> None:
         """As `check_turn`, and the disk is healthy: see `disk_health`."""
-        state = self.state
-        if (
-            state.is_closed
-            or state.failure is not None
-            or state.held_from is not None
-            or self.half_done is not None
-            or not self.is_led
-        ):
+        if not self._is_free or self.half_done is not None or not self.is_led:
             self.check_turn(wait=wait)
         refusal = self.health.refusal
         if refusal is not None:

@@ -56,6 +56,9 @@ class Upkeep:
         removed, and the next run, or the next start, removes what lies below it.
         """
         plan = self.plan_retention(now_ms)
+        if not self._archive.may_forget:
+            self._drop_archived(plan)
+            return plan
         start = plan.start_offset
         if plan.must_roll and not self._roll_for_deletion(plan):
             start = plan.segments[-1].base_offset
@@ -65,6 +68,25 @@ class Upkeep:
             self._deletion.drop_local_before(plan.local_start_offset)
         self._deletion.drop_deleted_segments()
         return plan
+
+    def _drop_archived(self, plan: RetentionPlan) -> None:
+        """Drop local copies of archived segments that are not kept, from the oldest on.
+
+        For a replica that does not lead: what is deleted for good is up to the leader, which
+        tells it with its start.
+        """
+        archived_up_to = self._archive.archived_up_to or 0
+        start = self._holder.state.start
+        for segment in plan.segments:
+            if not segment.is_local or segment.next_offset <= start:
+                continue
+            is_kept = segment.verdict is Verdict.KEEP or segment.is_active
+            if is_kept or segment.next_offset > archived_up_to:
+                break
+            start = segment.next_offset
+        if start > self._holder.state.start:
+            self._deletion.drop_local_before(start)
+        self._deletion.drop_deleted_segments()
 
     def _roll_for_deletion(self, plan: RetentionPlan) -> bool:
         """Seal the active segment that `plan` gives up; False if it must wait.

@@ -11,15 +11,22 @@ one log that starts where the archive does, and reads local copies where there a
 do not touch, the gap cannot be crossed and the log is its local part alone.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.quantities import Offset, TimestampMs
+from cordwood.quantities import LeaderEpoch, Offset, TimestampMs
 from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.value_class import dataclass
+
+
+def cluster_owner(cluster_id: str) -> str:
+    """The owner of archives that the brokers of a cluster write together."""
+    return f"cluster {cluster_id}"
 
 
 class ArchivedState(NamedTuple):
@@ -32,6 +39,22 @@ class ArchivedState(NamedTuple):
     segments: tuple[ReadableSegment, ...]
     start: Offset
     end: Offset
+
+
+class LedReplica(Protocol):
+    """The replica of a partition that its leader archives. Any thread may ask."""
+
+    @property
+    def led_in(self) -> LeaderEpoch | None:
+        """The epoch in which this replica leads; None while it does not."""
+        ...
+
+    def agreed_end(self, epochs: Sequence[EpochEntry], end: Offset) -> Offset:
+        """Up to where an archive that ends at `end` has the records of this replica.
+
+        `epochs` are those of the archive.
+        """
+        ...
 
 
 class ArchivedSegments(Protocol):
@@ -47,6 +70,11 @@ class ArchivedSegments(Protocol):
     @property
     def is_known(self) -> bool: ...
 
+    @property
+    def may_change(self) -> bool:
+        """Whether `keep` is for this store to call: not for a replica that does not lead."""
+        ...
+
     def refresh(self) -> None:
         """Ask the object store again: something that should be there is missing."""
         ...
@@ -61,7 +89,8 @@ class ArchivePlace:
     """The partition whose archive is wanted.
 
     `directory` holds the log's own files; empty if there are none. `owner` is the `writer_id` of
-    the store that writes the log; None for a reader.
+    the store that writes the log; None for a reader. If the owner is a cluster, `led` is the
+    replica of this broker, and only its leader changes the archive.
     """
 
     topic: str
@@ -71,6 +100,7 @@ class ArchivePlace:
     config: TopicConfig
     allows_gaps: bool
     owner: str | None
+    led: LedReplica | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +174,9 @@ class ArchiveJoin:
         if last is not None and last[:3] == (local, gone, archived):
             return last[3]
         kept = local.behind(gone)
-        before = [s for s in archived if s.next_offset <= kept.first_offset]
+        # The last of them may reach beyond the first local one, in a cluster: another replica
+        # has archived it. It counts up to where that begins (`SegmentList.end_of`).
+        before = [s for s in archived if s.base_offset < kept.first_offset]
         joined: SegmentList = SegmentList([*before, *kept])
         self._last = (local, gone, archived, joined)
         return joined

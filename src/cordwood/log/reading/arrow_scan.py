@@ -3,13 +3,14 @@
 Importing this module does not import pyarrow; calling it does.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from cordwood.log.reading.log_source import LogSource
-from cordwood.log.reading.record_walk import ReadPlan, following_plan, planned_runs
+from cordwood.log.reading.record_walk import ReadPlan, following_plan, plan_read, planned_runs
 from cordwood.log.reading.segment_list import SegmentList
+from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation
 from cordwood.quantities import MIB, FilePosition, Offset
 from cordwood.storage.readable_segment import ReadableSegment
 
@@ -17,6 +18,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _PARALLEL_RANGE_BYTES: Final = 16 * MIB
+
+
+def scan_range(
+    source: LogSource,
+    start: int | None,
+    stop: int | None,
+    columns: Sequence[str] | None,
+    *,
+    threads: int = 1,
+    isolation: Isolation = READ_UNCOMMITTED,
+) -> tuple["pa.Schema", Iterator["pa.RecordBatch"]]:
+    """The records with offsets in [start, stop): their schema, and record batches in order.
+
+    All columns, unless `columns` names some. Raises as `plan_read` does, before anything is read.
+    """
+    from cordwood.format.arrow_columns import COLUMN_NAMES, arrow_schema
+
+    names = tuple(COLUMN_NAMES if columns is None else columns)
+    schema = arrow_schema(names)  # refuses unknown names
+    plan = plan_read(source, start, stop, isolation)
+    return schema, scan_batches(source, plan, names, threads=threads)
 
 
 def scan_batches(

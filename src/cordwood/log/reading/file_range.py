@@ -55,15 +55,16 @@ def read_range(
         at = max(first, segment.base_offset)
         position = _position_of(segment, at, size, allows_gaps=allows_gaps)
         if position is not None:
-            is_all_before = (
-                index + 1 < len(view.segments) and view.segments[index + 1].base_offset <= end
+            has_next = index + 1 < len(view.segments)
+            until = min(end, view.segments[index + 1].base_offset) if has_next else end
+            is_all_before = has_next and segment.next_offset <= until
+            limit = (
+                size if is_all_before else _end_of(segment, until, size, allows_gaps=allows_gaps)
             )
-            limit = size if is_all_before else _end_of(segment, end, size, allows_gaps=allows_gaps)
             found = _range_of(segment, position, limit, max_bytes, min_one_batch)
             if found is None or not with_stop_offset:
                 return found
-            behind = view.segments[index + 1].base_offset if is_all_before else end
-            return replace(found, stop_offset=_stop_offset(segment, found, behind))
+            return replace(found, stop_offset=_stop_offset(segment, found, until))
         index += 1
     return None
 

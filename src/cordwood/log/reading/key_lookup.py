@@ -152,8 +152,9 @@ class KeyLookup:
             view = self._source.view()
             start = max(start, view.start)
             index = max(view.segments.floor(start), 0)
-            bounded = view._replace(high_watermark=min(stop, view.high_watermark))
             is_last = index == len(view.segments) - 1
+            end = stop if is_last else min(stop, view.segments.end_of(index))
+            bounded = view._replace(high_watermark=min(end, view.high_watermark))
             try:
                 batches = self._batches_of(bounded, index, key)
                 yield from self._segment_runs(bounded, index, start, batches)

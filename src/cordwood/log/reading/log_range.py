@@ -5,9 +5,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.format.record import Record
-from cordwood.log.reading.arrow_scan import scan_batches
+from cordwood.log.reading.arrow_scan import scan_range
 from cordwood.log.reading.log_source import LogSource, open_view
-from cordwood.log.reading.record_walk import plan_read, planned_runs
+from cordwood.log.reading.record_walk import plan_read, planned_records
 from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation
 from cordwood.quantities import Offset
 
@@ -45,7 +45,7 @@ class LogRange:
         if self.start >= self.stop:
             return iter(())
         plan = plan_read(self._source, self.start, self.stop, READ_UNCOMMITTED)
-        return (record for run in planned_runs(self._source, plan) for record in run.records())
+        return planned_records(self._source, plan)
 
     def __reversed__(self) -> Iterator[Record]:
         return newest_first(self._source, self.start, self.stop)
@@ -113,10 +113,5 @@ def arrow_reader(
     """The records with offsets in [start, stop) as a stream of Arrow record batches."""
     import pyarrow as pa
 
-    from cordwood.format.arrow_columns import COLUMN_NAMES, arrow_schema
-
-    names = tuple(COLUMN_NAMES if columns is None else columns)
-    schema = arrow_schema(names)  # refuses unknown names before anything is read
-    plan = plan_read(source, start, stop, isolation)
-    batches: Iterator[Any] = scan_batches(source, plan, names, threads=threads)
+    schema, batches = scan_range(source, start, stop, columns, threads=threads, isolation=isolation)
     return pa.RecordBatchReader.from_batches(schema, batches)

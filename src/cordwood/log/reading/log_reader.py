@@ -8,13 +8,12 @@ that needs more than records uses the other modules of this room on `LogReader.s
 import operator
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import chain
 from typing import TYPE_CHECKING, overload
 
 from cordwood.errors import LogClosedError, RecordNotFoundError
 from cordwood.format.batch import RecordRun
 from cordwood.format.record import Record
-from cordwood.log.reading.arrow_scan import scan_batches
+from cordwood.log.reading.arrow_scan import scan_range
 from cordwood.log.reading.key_lookup import KeyLookup
 from cordwood.log.reading.log_range import (
     LogRange,
@@ -25,7 +24,12 @@ from cordwood.log.reading.log_range import (
     range_of,
 )
 from cordwood.log.reading.log_source import LogSource, LogView, open_view
-from cordwood.log.reading.record_walk import follow_records, plan_read, planned_runs
+from cordwood.log.reading.record_walk import (
+    follow_records,
+    plan_read,
+    planned_records,
+    planned_runs,
+)
 from cordwood.log.reading.segment_info import SegmentInfo, describe_segments
 from cordwood.log.reading.single_record import record_at
 from cordwood.log.reading.time_lookup import offset_for_time
@@ -165,11 +169,10 @@ class LogReader:
         "read_committed" it ends before the first open transaction and leaves out the records of
         aborted transactions.
         """
-        runs = planned_runs(self.source, plan_read(self.source, start, stop, isolation))
+        plan = plan_read(self.source, start, stop, isolation)
         if max_records is None:
-            # No frame of ours between a record and its reader: a third of the time per record.
-            return chain.from_iterable(run.records() for run in runs)
-        return _first_records(runs, max_records)
+            return planned_records(self.source, plan)
+        return _first_records(planned_runs(self.source, plan), max_records)
 
     def follow(
         self,
@@ -205,12 +208,10 @@ class LogReader:
         several parts of the range are read at once and returned in order. For `isolation` see
         `read`.
         """
-        from cordwood.format.arrow_columns import COLUMN_NAMES, arrow_schema  # imports pyarrow
-
-        plan = plan_read(self.source, start, stop, isolation)
-        names = tuple(COLUMN_NAMES if columns is None else columns)
-        arrow_schema(names)  # refuses unknown names before anything is read
-        return scan_batches(self.source, plan, names, threads=threads)
+        _, batches = scan_range(
+            self.source, start, stop, columns, threads=threads, isolation=isolation
+        )
+        return batches
 
     def to_arrow(
         self,

@@ -72,7 +72,7 @@ class SegmentList(Generic[SegmentT_co]):
             found += here.transactions
             if here.is_complete:
                 break
-        return found
+        return list(dict.fromkeys(found))  # a segment may repeat the end of the one before it
 
     def plus(self: "SegmentList[AnyT]", segment: "AnyT") -> "SegmentList[AnyT]":
         return SegmentList((*self._segments, segment))

@@ -8,7 +8,6 @@ numbered its records wrongly.
 from array import array
 from typing import Final
 
-from cordwood.checksums import crc32c
 from cordwood.errors import (
     FormatError,
     InvalidRecordError,
@@ -25,7 +24,6 @@ from cordwood.format.batch import DAMAGE_STOPS, BatchDecoder, RecordRun, describ
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch, seal
 from cordwood.format.batch_header import (
     CODEC_MASK,
-    CRC_START,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
@@ -55,7 +53,7 @@ _NO_KEY: Final = 1
 _BRIEF_BYTES_MAX: Final = 1 * MIB
 _BRIEF_BYTES_MIN: Final = 4 * KIB
 _BRIEF_RATIO_MAX: Final = 64
-_BRIEF_RECORDS_MAX: Final = 1000  # to write anew
+_BRIEF_RECORDS_MAX: Final = 1000  # to write again
 _BRIEF_INFLATED_RECORDS_MAX: Final = 20_000
 _BRIEF_PLAIN_RECORDS_MAX: Final = 200_000
 # Records without key and value take 7 bytes and compress to nothing, but each takes 64 bytes here.
@@ -101,8 +99,8 @@ class BatchGate:
     """
 
     __slots__ = (
-        "_after_max_ms",
-        "_before_max_ms",
+        "_bounds",
+        "_bounds_at_ms",
         "_is_open",
         "_needs_keys",
         "_size_max",
@@ -114,32 +112,45 @@ class BatchGate:
         self._is_open = not config.is_log_append_time and config.codec in _PLAIN
         self._size_max = config.max_message_bytes
         self._needs_keys = config.is_compacted
-        self._before_max_ms = config.message_timestamp_before_max_ms
-        self._after_max_ms = config.message_timestamp_after_max_ms
+        self._bounds = (0, 0)  # of the times of records, when it was `_bounds_at_ms`
+        self._bounds_at_ms = -1
 
     def survey(self, data: memoryview, now_ms: TimestampMs) -> UnplacedBatch | None:
         """What the log must know of the batch in `data`, if it may be appended as it is."""
-        size = len(data)
+        return self.survey_part(data, 0, len(data), now_ms)
+
+    def survey_part(
+        self, data: memoryview, start: int, end: int, now_ms: TimestampMs
+    ) -> UnplacedBatch | None:
+        """As `survey`, for the batch in ``data[start:end]``."""
+        size = end - start
         if not self._is_open or size > self._size_max:
             return None
-        if size > _PLAIN_BYTES_MAX and _claimed_count(data) > _BRIEF_PLAIN_RECORDS_MAX:
+        if size > _PLAIN_BYTES_MAX and _claimed_count(data[start:end]) > _BRIEF_PLAIN_RECORDS_MAX:
             return None
-        found = record_scan.survey_produced(data, 0, size)
-        if found is None:
+        oldest_ms, newest_ms = self._bounds_at(now_ms)
+        return record_scan.survey_produced(data, start, end, oldest_ms, newest_ms, self._needs_keys)
+
+    def survey_all(
+        self, data: memoryview, spans: list[int], now_ms: TimestampMs
+    ) -> tuple[list[UnplacedBatch], bytearray, bool] | None:
+        """As `survey`, for small batches that begin and end at the positions in `spans`.
+
+        Returns what is known of each, their bytes one behind the other, and whether one of them
+        has a producer; None if one of them is not decided here.
+        """
+        if not self._is_open:
             return None
-        count, newest, oldest, has_keys, producer_id, epoch, sequence, unchecked_crc = found
-        if self._needs_keys and not has_keys:
-            return None
-        if oldest < now_ms - self._before_max_ms or oldest < 0:
-            return None
-        if newest > now_ms + self._after_max_ms:
-            return None
-        if unchecked_crc >= 0 and crc32c(data[CRC_START:]) != unchecked_crc:
-            return None
-        # One is made per request, and the constructor of the class takes twice as long.
-        return tuple.__new__(
-            UnplacedBatch, (size, count, newest, producer_id, epoch, sequence, False)
+        oldest_ms, newest_ms = self._bounds_at(now_ms)
+        size_max = min(self._size_max, _PLAIN_BYTES_MAX)
+        return record_scan.survey_all_produced(
+            data, spans, size_max, oldest_ms, newest_ms, self._needs_keys
         )
+
+    def _bounds_at(self, now_ms: TimestampMs) -> tuple[int, int]:
+        if now_ms != self._bounds_at_ms:
+            self._bounds_at_ms, self._bounds = now_ms, _bounds(self.config, now_ms)
+        return self._bounds
 
 
 def check_produced_batch(
@@ -150,7 +161,7 @@ def check_produced_batch(
     Raises `RecordTooLargeError`, `TooManyRecordsError`, `ChecksumMismatchError`, `FormatError`,
     `InvalidRecordError` or `InvalidTimestampError`; and `LongCheckError` if `is_brief` and the
     check would take long, for its size: the batch inflates a lot, has very many records, or many
-    of them must be written anew.
+    of them must be written again.
     """
     view = memoryview(data)
     if BatchGate(config).survey(view, now_ms) is not None:
@@ -166,7 +177,7 @@ def check_produced_batch(
     codec = config.codec
     if not is_consecutive or (codec is not None and codec != header.codec):
         if is_brief and len(run) > _BRIEF_RECORDS_MAX:
-            raise LongCheckError(f"{len(run)} records to write anew")
+            raise LongCheckError(f"{len(run)} records to write again")
         return _rebuilt(run, header, config, now_ms)
     return _in_place(view, header, largest, config, now_ms)
 

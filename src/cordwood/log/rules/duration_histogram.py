@@ -6,6 +6,7 @@ can be computed from these.
 
 import threading
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final
 
 from cordwood.value_class import dataclass
@@ -46,9 +47,16 @@ class DurationHistogram:
         self._counts = [0] * (len(STEPS_S) + 1)
         self._sum_s = 0.0
 
-    def observe(self, duration_s: float) -> None:
-        self._counts[bisect_left(STEPS_S, duration_s)] += 1
-        self._sum_s += duration_s
+    def observe(self, duration_s: float, count: int = 1) -> None:
+        """So many durations of that length."""
+        self._counts[bisect_left(STEPS_S, duration_s)] += count
+        self._sum_s += duration_s * count
+
+    def observe_all(self, durations_s: Sequence[float]) -> None:
+        counts = self._counts
+        for duration_s in durations_s:
+            counts[bisect_left(STEPS_S, duration_s)] += 1
+        self._sum_s += sum(durations_s)
 
     def view(self) -> HistogramView:
         return HistogramView(counts=tuple(self._counts), sum_s=self._sum_s)

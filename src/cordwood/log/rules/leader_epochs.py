@@ -69,6 +69,16 @@ class LeaderEpochs:
         self.entries = (*kept, EpochEntry(epoch=epoch, start_offset=start_offset))
         return True
 
+    def drop_contradicted(self, epoch: LeaderEpoch, last_offset: Offset) -> bool:
+        """A batch of `epoch` ends with `last_offset`: higher epochs do not start before that."""
+        return self._replace(
+            tuple(
+                entry
+                for entry in self.entries
+                if entry.epoch <= epoch or entry.start_offset > last_offset
+            )
+        )
+
     def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> EpochEnd:
         """Where `epoch` ended; if it is not in the list, the greatest epoch below it.
 

@@ -140,6 +140,9 @@ class ProducerStates:
         """The number of known producers."""
         return len(self._producers)
 
+    def is_known(self, producer_id: ProducerId) -> bool:
+        return producer_id in self._producers
+
     def largest_producer_id(self, *, below: int) -> ProducerId:
         """The largest known id below `below`; NO_PRODUCER_ID if there is none."""
         return max((id_ for id_ in self._producers if id_ < below), default=NO_PRODUCER_ID)

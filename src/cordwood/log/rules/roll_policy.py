@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import INT32_MAX, Offset, TimestampMs
+from cordwood.value_class import dataclass
 
 
 class RollReason(StrEnum):
@@ -89,6 +90,52 @@ def roll_reason(
     if segment.is_index_full:
         return RollReason.INDEX_FULL
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollLimits:
+    """The limits of one segment, worked out once: they are compared with every append.
+
+    records_max  None: any number
+    """
+
+    bytes_max: int
+    age_ms_max: int
+    records_max: int | None
+
+
+def roll_limits(config: TopicConfig, *, jitter_ms: int = 0) -> RollLimits:
+    return RollLimits(
+        bytes_max=config.segment_bytes_effective,
+        age_ms_max=config.segment_ms_effective - jitter_ms,
+        records_max=config.segment_records,
+    )
+
+
+def has_room(
+    segment: RollFacts,
+    limits: RollLimits,
+    first_timestamp: TimestampMs,
+    size: int,
+    max_timestamp: TimestampMs,
+    next_offset: Offset,
+    record_count: int,
+) -> bool:
+    """Whether a batch certainly goes into `segment`: then `roll_reason` is None for it.
+
+    The usual answer, with few comparisons. Otherwise `roll_reason` decides. A batch that has room
+    also fits into an empty segment. `first_timestamp` is that of the segment's first batch.
+    """
+    return (
+        segment.size + size <= limits.bytes_max
+        and max_timestamp - first_timestamp <= limits.age_ms_max
+        and first_timestamp >= 0
+        and next_offset - segment.base_offset <= INT32_MAX
+        and not segment.is_index_full
+        and (
+            limits.records_max is None or segment.record_count + record_count <= limits.records_max
+        )
+    )
 
 
 def due_for_timer_roll(

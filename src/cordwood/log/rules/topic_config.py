@@ -8,7 +8,6 @@ None means "no limit" or "not set"; it is written as -1 or as empty text.
 """
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from cordwood.errors import ConfigError
@@ -31,7 +30,7 @@ _FOR_EVER: Final = str(INT64_MAX)
 _REPLICAS: Final = r"\*|[0-9]+:[0-9]+"
 _NO_EFFECT: Final = "No effect; accepted so that Kafka's tools work: "
 _TIERED: Final = f"{_NO_EFFECT}archive.url replaces tiered storage."
-_ONE_REPLICA: Final = f"{_NO_EFFECT}a partition has one replica."
+_ALONE: Final = "A broker that is alone accepts it without effect: a partition has one replica."
 
 _REMOVED_IN_KAFKA_4: Final = frozenset(
     {
@@ -208,17 +207,33 @@ class TopicConfig:
 
     # --- Kafka's keys for features that Cordwood lacks ---------------------------------------
     min_insync_replicas: int = _key(
-        "min.insync.replicas", _INTEGER, "1", _ONE_REPLICA, minimum=1, maximum=INT32_MAX
+        "min.insync.replicas",
+        _INTEGER,
+        "1",
+        "In a cluster: appends with acks=all are refused while fewer replicas are in sync, and "
+        f"nothing new is readable. {_ALONE}",
+        minimum=1,
+        maximum=INT32_MAX,
     )
     unclean_leader_election_enable: bool = _key(
-        "unclean.leader.election.enable", _BOOLEAN, "false", _ONE_REPLICA
+        "unclean.leader.election.enable",
+        _BOOLEAN,
+        "false",
+        "In a cluster: whether the controllers may elect a replica that is not in sync, if no "
+        f"other is alive; acknowledged records may be lost then. {_ALONE}",
     )
     leader_replication_throttled_replicas: tuple[str, ...] = _key(
-        "leader.replication.throttled.replicas", _LIST, "", _ONE_REPLICA, pattern=_REPLICAS
-    )
+        "leader.replication.throttled.replicas", _LIST, "",
+        "In a cluster: which leaders send to followers that are not in sync within "
+        "leader.replication.throttled.rate. *: all of the topic; else partition:broker,...",
+        pattern=_REPLICAS,
+    )  # fmt: skip
     follower_replication_throttled_replicas: tuple[str, ...] = _key(
-        "follower.replication.throttled.replicas", _LIST, "", _ONE_REPLICA, pattern=_REPLICAS
-    )
+        "follower.replication.throttled.replicas", _LIST, "",
+        "In a cluster: which followers, while they are not in sync, fetch within "
+        "follower.replication.throttled.rate. *: all of the topic; else partition:broker,...",
+        pattern=_REPLICAS,
+    )  # fmt: skip
     remote_storage_enable: bool = _key("remote.storage.enable", _BOOLEAN, "false", _TIERED)
     remote_log_copy_disable: bool = _key("remote.log.copy.disable", _BOOLEAN, "false", _TIERED)
     remote_log_delete_on_disable: bool = _key(
@@ -358,6 +373,8 @@ def canonical_texts(mapping: Mapping[str, object]) -> dict[str, str]:
 def _why_unknown(name: str) -> str:
     if name in _REMOVED_IN_KAFKA_4:
         return "was removed in Kafka 4.0"
+    from difflib import get_close_matches  # not at the top: only a mistake needs it
+
     known = sorted(key.name for key in CONFIG_KEYS if not key.is_internal)
     near = get_close_matches(name, known)
     if near:

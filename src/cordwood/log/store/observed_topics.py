@@ -162,6 +162,9 @@ class ObservedTopics:
                 partitions,
                 partition_count=entry.partitions if entry is not None else max(numbers) + 1,
                 offline=self._why_offline,
+                absent=[]
+                if entry is None
+                else [n for n in range(entry.partitions) if not entry.is_here(n)],
             )
 
     def _note_offline(self, offline: dict[PartitionName, Exception]) -> None:

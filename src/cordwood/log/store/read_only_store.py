@@ -12,12 +12,13 @@ from cordwood.clock import Clock
 from cordwood.errors import FormatError, ReadOnlyError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.log.beside.read_only_log import ReadOnlyLog
-from cordwood.log.reading.archived_segments import ArchiveStatus
+from cordwood.log.reading.archived_segments import ArchiveStatus, cluster_owner
 from cordwood.log.rules.compaction_plan import CompactionPlan
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.retention import RetentionPlan
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.archive_port import ReadableArchives
+from cordwood.log.store.cluster_mark import CLUSTER_MARK
 from cordwood.log.store.observed_topics import ObservedTopics
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.group import Group, checked_group
@@ -162,7 +163,10 @@ class ReadOnlyStore:
         if self._archives is None:
             return []
         try:
-            writer_id = read_meta_properties(self._fs, self.path).writer_id
+            meta = read_meta_properties(self._fs, self.path)
+            writer_id = meta.writer_id
+            if self._fs.exists(os.path.join(self.path, CLUSTER_MARK)):
+                writer_id = cluster_owner(meta.cluster_id or "")
         except (FileNotFoundError, FormatError):
             writer_id = None  # written by an old Kafka, which had no archives of ours
         return self._archives.status(self, checked_for=writer_id)

@@ -113,9 +113,13 @@ class StoreOpening:
         return OpenedTopics(topics=self._topics(), publications=self._publications)
 
     def _find_partitions(self) -> None:
+        if self._share is None:
+            finish_swaps(
+                self._fs,
+                self._directories.paths,
+                are_all_usable=self._directories.are_all_usable,
+            )
         for directory in self._directories:
-            if self._share is None:
-                finish_swaps(self._fs, directory.path)
             found = find_partitions(self._fs, directory.path, wants=self._is_ours)
             for leftover in found.deleted:
                 parsed = parse_directory_name(leftover)

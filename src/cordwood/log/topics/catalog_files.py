@@ -44,11 +44,11 @@ logger = logging.getLogger(__name__)
 CATALOG_FILE: Final = "cordwood-topics"
 _COPY_FILE: Final = "cordwood-topics.copy"
 _CATALOG_BYTES_MAX: Final = 256 * MIB
-_CHANGES_BYTES_MIN: Final = 64 * KIB  # a file is not written anew for fewer changes than that
+_CHANGES_BYTES_MIN: Final = 64 * KIB  # a file is not written again for fewer changes than that
 
 
 class _ReadCatalog(NamedTuple):
-    """The content of one file. `end` is where its next line goes; None: write the file anew."""
+    """The content of one file. `end` is where its next line goes; None: write the file again."""
 
     catalog: Catalog
     end: int | None
@@ -79,7 +79,7 @@ def _paths(directories: Sequence[str], name: str) -> list[str]:
 
 
 def write_catalog(fs: FileSystem, directories: Sequence[str], catalog: Catalog) -> int:
-    """Write all copies anew; return their size without blanks.
+    """Write all copies again; return their size without blanks.
 
     Durable on return, in every directory whose disk works, at least in one. A crash in between
     leaves the old or the new.
@@ -233,9 +233,9 @@ class CatalogKeeper:
         found = CatalogReader(fs, directories).read_with_end()
         self.is_new = found is None
         self._catalog = Catalog(generation=0) if found is None else found.catalog
-        # Where the next line goes; None: the files must be written anew before anything else.
+        # Where the next line goes; None: the files must be written again before anything else.
         self._end = None if found is None else found.end
-        self._changes_end = 0  # beyond it, the files are written anew
+        self._changes_end = 0  # beyond it, the files are written again
         self._are_copies_unsynced = False
         if self._end is not None:
             self._changes_end = self._end + _CHANGES_BYTES_MIN
@@ -243,7 +243,7 @@ class CatalogKeeper:
             self._settle()
 
     def _settle(self) -> None:
-        """Make the files durable as they are, or all of them anew if they differ."""
+        """Make the files durable as they are, or all of them again if they differ."""
         if self._end is None:
             try:
                 return self._write_anew(self._catalog)

@@ -121,11 +121,11 @@ class DataDirectories:
         }
 
     def future_replicas(self) -> dict[str, dict[PartitionName, FutureReplica]]:
-        """New replicas that are being filled beside the old ones, by directory path."""
+        """New replicas that are being filled, by the path of the directory that they are in."""
         found: dict[str, dict[PartitionName, FutureReplica]] = {}
         for directory in self._directories:
             for name, log in list(directory.futures.items()):
-                old = directory.logs.get(name)
+                old = next((d.logs[name] for d in self._directories if name in d.logs), None)
                 lag = 0 if old is None else max(old.high_watermark - log.end_offset, 0)
                 size = log.state.segments.size
                 found.setdefault(directory.path, {})[name] = FutureReplica(size, lag)

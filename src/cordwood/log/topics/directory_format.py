@@ -62,6 +62,10 @@ def _checked(fs: FileSystem, path: str, node_id: int, cluster_id: str) -> UUID |
     except FileNotFoundError:
         _check_without_data(fs, path)
         return None
+    except NotADirectoryError:
+        raise ConfigError(
+            "directory", path, "is not a directory, or lies in a file; choose another path"
+        ) from None
     except FormatError as error:
         raise ConfigError(
             "directory", path, f"has a {META_PROPERTIES} that cannot be read: {error}"

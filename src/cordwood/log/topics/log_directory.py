@@ -27,6 +27,7 @@ from cordwood.format.file_names import (
     RECOVERY_POINT,
     deleted_directory_name,
     partition_directory_name,
+    stray_directory_name,
 )
 from cordwood.format.small_files.meta_properties import (
     MetaProperties,
@@ -42,6 +43,7 @@ from cordwood.log.topics.process_state import (
     merge_state,
     read_offsets,
     state_path,
+    unmark_processes,
 )
 from cordwood.quantities import MIB, Offset
 from cordwood.storage.checkpoint_file import write_offset_checkpoint
@@ -160,6 +162,7 @@ class LogDirectory:
         self._doomed: list[tuple[float, str]] = []
         self._outdated: set[PartitionName] = set()  # deleted, and still in the checkpoint files
         self._saved_points: dict[PartitionName, Offset] | None = None  # None: not known
+        self._is_unmerged = False  # the checkpoints are those of processes: there was no room
 
     def open(self, cluster_id: str | None) -> None:
         """Take the lock, read the checkpoints, and remove the clean-shutdown marker."""
@@ -169,12 +172,15 @@ class LogDirectory:
         try:
             self.meta = self._load_meta(cluster_id)
             if self.state_path == self.path:
-                merge_state(self._fs, self.path)
+                self._merge_if_there_is_room()
             marker = os.path.join(self.state_path, CLEAN_SHUTDOWN)
-            self.was_clean = self._fs.exists(marker)
+            if self._is_unmerged:
+                self.was_clean = unmark_processes(self._fs, self.path)
+            else:
+                self.was_clean = self._fs.exists(marker)
             self.checkpoints = read_checkpoints(self._fs, self.state_path)
             self._saved_points = dict(self.checkpoints.recovery_points)
-            if self.was_clean:
+            if self.was_clean and not self._is_unmerged:
                 self._fs.remove(marker)
             # Also after a kill: from here on the checkpoints are relied on, and the rename that
             # put one in place may never have been synced.
@@ -183,6 +189,26 @@ class LogDirectory:
         except BaseException:
             self.release()
             raise
+
+    def _merge_if_there_is_room(self) -> None:
+        try:
+            merge_state(self._fs, self.path)
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRNOS:
+                raise
+            logger.warning(
+                "%s has no room for its checkpoints; those of its processes are used: %s",
+                self.path,
+                error,
+            )
+            self._is_unmerged = True
+
+    def _write_offsets(self, name: str, offsets: Mapping[PartitionName, Offset]) -> None:
+        """Called with `_files`. What processes left would count more, so it is merged before."""
+        if self._is_unmerged:
+            merge_state(self._fs, self.path)
+            self._is_unmerged = False
+        write_offset_checkpoint(self._fs, self.state_path, name, offsets)
 
     def _load_meta(self, cluster_id: str | None) -> MetaProperties:
         path = os.path.join(self.path, META_PROPERTIES)
@@ -229,6 +255,17 @@ class LogDirectory:
         self._fs.rename(path, gone)
         self.delete_later([gone], delay_ms)
 
+    def set_aside(self, name: PartitionName) -> str:
+        """Keep the directory of a partition that is not one any more; its new path. Durable."""
+        self.unopened.discard(name)
+        self.offline.pop(name, None)
+        self._outdated.add(name)
+        path = os.path.join(self.path, partition_directory_name(*name))
+        kept = os.path.join(self.path, stray_directory_name(*name, uuid.uuid4().hex))
+        self._fs.rename(path, kept)
+        self._fs.sync_directory(self.path)
+        return kept
+
     def save_checkpoints(self) -> None:
         """Write the checkpoints after partitions were added or removed. Durable on return."""
         outdated = frozenset(self._outdated)
@@ -256,7 +293,7 @@ class LogDirectory:
 
     def _write_recovery_points(self, points: dict[PartitionName, Offset]) -> None:
         self._saved_points = None
-        write_offset_checkpoint(self._fs, self.state_path, RECOVERY_POINT, points)
+        self._write_offsets(RECOVERY_POINT, points)
         self._saved_points = points
 
     def _of_offline(self, offsets: Mapping[PartitionName, Offset]) -> dict[PartitionName, Offset]:
@@ -270,7 +307,7 @@ class LogDirectory:
         the deletion of earlier files, and would make them look lost.
         """
         with self._files:
-            write_offset_checkpoint(self._fs, self.state_path, LOG_START, self._log_starts())
+            self._write_offsets(LOG_START, self._log_starts())
 
     def save_found_log_starts(self) -> None:
         """Record starts that only a mapped mark knew, once all logs are open."""
@@ -293,12 +330,12 @@ class LogDirectory:
                 if log.state.cleaned_up_to is not None
             }
             offsets |= self._of_offline(self.checkpoints.cleaned)
-            write_offset_checkpoint(self._fs, self.state_path, CLEANER, offsets)
+            self._write_offsets(CLEANER, offsets)
 
     def save_high_watermarks(self) -> None:
         with self._files:
             marks = {name: log.high_watermark for name, log in list(self.logs.items())}
-            write_offset_checkpoint(self._fs, self.state_path, HIGH_WATERMARK_CHECKPOINT, marks)
+            self._write_offsets(HIGH_WATERMARK_CHECKPOINT, marks)
 
     def delete_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Unlink files or directories after `delay_ms`, so that readers can finish.

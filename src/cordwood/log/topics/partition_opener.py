@@ -20,7 +20,7 @@ from cordwood.log.partition.log_loader import LoadedLog, LoadRequest, load_log, 
 from cordwood.log.partition.log_parts import LogParts, segment_limits
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
-from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace
+from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace, cluster_owner
 from cordwood.log.rules.duration_histogram import SharedHistogram
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.topics.catalog_files import KeptCatalog
@@ -311,6 +311,13 @@ class PartitionOpener:
         self._fs.sync_directory(directory.path)
         self._catalog.begin(entry, number)
 
+    @property
+    def _archive_owner(self) -> str:
+        """Who archives: this store, or the cluster whose partitions it has replicas of."""
+        if self._shared.role.is_sole:
+            return self._directories.writer_id
+        return cluster_owner(self._directories.cluster_id)
+
     def attach_archive(self, log: PartitionLog, entry: TopicEntry) -> None:
         """Give the log the archive that its configuration names, if it names one."""
         if self._shared.find_archive is None:
@@ -324,7 +331,8 @@ class PartitionOpener:
                     directory=log.directory,
                     config=log.config,
                     allows_gaps=log.source.allows_gaps,
-                    owner=self._directories.writer_id,
+                    owner=self._archive_owner,
+                    led=None if self._shared.role.is_sole else log.replica,
                 )
             )
         )

@@ -12,7 +12,8 @@ may interrupt:
     merge   write the files of the directory, rename the folder to cordwood-processes.merged,
             remove that. Until the rename, merging again gives the same
 
-The caller of both holds the lock of the whole directory.
+The caller of both holds the lock of the whole directory. A merge needs some room. Until there is
+some, the folder counts, and the directory writes no such files of its own: see `LogDirectory`.
 """
 
 import logging
@@ -121,6 +122,29 @@ def merge_state(fs: FileSystem, directory: str) -> None:
     fs.rename(folder, done)
     fs.sync_directory(os.path.dirname(done))
     fs.remove_tree(done)
+
+
+def unmark_processes(fs: FileSystem, directory: str) -> bool:
+    """Begin to use a directory whose state cannot be merged yet. Needs no room; durable on return.
+
+    Returns whether it was clean. From here on it is not, whoever merges it.
+    """
+    paths = _process_paths(fs, directory)
+    markers = [os.path.join(path, CLEAN_SHUTDOWN) for path in paths]
+    is_clean = all(map(fs.exists, markers))
+    for path in (*paths, directory):
+        with suppress(FileNotFoundError):
+            fs.remove(os.path.join(path, CLEAN_SHUTDOWN))
+        fs.sync_directory(path)
+    return is_clean
+
+
+def is_split_among(fs: FileSystem, directory: str, processes: Sequence[str]) -> bool:
+    """Whether just these processes have the state, because nobody could merge it."""
+    try:
+        return sorted(fs.names(os.path.join(directory, PROCESSES_FOLDER))) == sorted(processes)
+    except FileNotFoundError:
+        return False
 
 
 def _process_paths(fs: FileSystem, directory: str) -> list[str]:

@@ -70,6 +70,17 @@ class ProducerIds:
             self._next = self._reserved
             return block
 
+    def record_known(self) -> None:
+        """Have the files tell of the ids of all logs: who asks next may not see the logs.
+
+        Needs no room on the disk if they do already. Raises `OSError` as `allocate`.
+        """
+        with self._lock:
+            recorded, is_damaged = self._recorded()
+            largest = self._largest_known(_MADE_UP)
+            if is_damaged or largest >= max(recorded, default=0):
+                self._reserve()
+
     def _reserve(self) -> None:
         start = self._first_free() if self._reserved is None else self._reserved
         start = max(start, self._largest_known(_MADE_UP) + 1)
@@ -80,6 +91,14 @@ class ProducerIds:
         self._next, self._reserved = start, end
 
     def _first_free(self) -> int:
+        found, is_damaged = self._recorded()
+        if found:
+            return max(found)
+        largest = self._largest_known(_MADE_UP)
+        return largest + _LEAP if is_damaged or largest >= 0 else 0
+
+    def _recorded(self) -> tuple[list[int], bool]:
+        """What the files say, and whether one is damaged."""
         found: list[int] = []
         is_damaged = False
         for directory in self._directories:
@@ -91,10 +110,7 @@ class ProducerIds:
             except FormatError as error:
                 logger.warning("replacing %s, which cannot be read: %s", path, error)
                 is_damaged = True
-        if found:
-            return max(found)
-        largest = self._largest_known(_MADE_UP)
-        return largest + _LEAP if is_damaged or largest >= 0 else 0
+        return found, is_damaged
 
     def _write(self, end: int) -> None:
         """Durable in at least one directory on return; failures of others are logged."""

@@ -3,6 +3,7 @@
 import itertools
 import operator
 import threading
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal
@@ -342,19 +343,26 @@ class Topic(Generic[LogT]):
         """
         items: list[Any] = records if isinstance(records, list) else list(records)
         is_log_append_time = self.config.is_log_append_time
+        parts, chosen = self.split_by_partition(items, partition)
+        ranges = [self._writable(number).append_many(part) for number, part in parts]
+        return AppendedMany(items, ranges, chosen, is_log_append_time=is_log_append_time)
+
+    def split_by_partition(
+        self, items: list[Any], partition: int | None
+    ) -> "tuple[list[tuple[int, list[Any]]], array[int] | None]":
+        """The records of each partition that gets some, and the partition of each record.
+
+        The latter is None if all go to one partition.
+        """
         if not items:
-            return AppendedMany([], [], None, is_log_append_time=is_log_append_time)
+            return [], None
         if partition is None and self.partition_count == 1:
             partition = 0
         if partition is not None:
-            ranges = [self._writable(partition).append_many(items)]
-            return AppendedMany(items, ranges, None, is_log_append_time=is_log_append_time)
+            return [(partition, items)], None
         keyless = next(self._turn) % self.partition_count
         lists, chosen = record_encoding.split_by_key(items, Record, self.partition_count, keyless)
-        ranges = [
-            self._writable(number).append_many(part) for number, part in enumerate(lists) if part
-        ]
-        return AppendedMany(items, ranges, chosen, is_log_append_time=is_log_append_time)
+        return [(number, part) for number, part in enumerate(lists) if part], chosen
 
     def _writable(self, number: int) -> PartitionLog:
         log: LogReader = self.partition(number)

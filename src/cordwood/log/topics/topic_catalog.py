@@ -88,7 +88,7 @@ class Catalog:
         for entry in change.put:
             old = topics.get(entry.name)
             begun = old.begun if old is not None and old.topic_id == entry.topic_id else 0
-            # A partition that went away begins anew if it comes back.
+            # A partition that went away begins again if it comes back.
             begun = (entry.begun | begun) & ~entry.absent
             topics[entry.name] = replace(entry, begun=begun)
             doomed.pop(entry.topic_id, None)

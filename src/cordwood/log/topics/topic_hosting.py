@@ -110,8 +110,8 @@ class TopicHosting:
         )
 
     def host_again(self, wanted: HostedTopic, number: int) -> Topic[PartitionLog]:
-        """Make a partition anew that is gone, without records. For one that others have."""
-        logger.warning("%s-%d is gone; it is made anew, to be filled", wanted.name, number)
+        """Make a partition again that is gone, without records. For one that others have."""
+        logger.warning("%s-%d is gone; it is made again, to be filled", wanted.name, number)
         with self._registry.changing:
             self.host(replace(wanted, here=wanted.here - {number}))
             return self.host(wanted)
@@ -123,6 +123,15 @@ class TopicHosting:
             topic = registry.find(name)
             if topic is not None and topic.topic_id == topic_id:
                 registry.delete([name])
+
+    def set_aside(self, name: str, topic_id: uuid.UUID) -> list[str]:
+        """Have nothing of a topic here, but keep its files; the paths that they have now."""
+        registry = self._registry
+        with registry.changing:
+            topic = registry.find(name)
+            if topic is None or topic.topic_id != topic_id:
+                return []
+            return registry.set_aside(name)
 
     def _host_new(self, entry: TopicEntry, config: TopicConfig) -> Topic[PartitionLog]:
         here = [n for n in range(entry.partitions) if entry.is_here(n)]

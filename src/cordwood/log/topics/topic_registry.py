@@ -14,6 +14,7 @@ The next opening removes new directories that have no line, makes those again th
 took, and removes those of deleted topics; see `store_opening` and `docs/format.md`.
 """
 
+import contextlib
 import logging
 import os
 import threading
@@ -390,6 +391,29 @@ class TopicRegistry:
                 self._metric_names.pop(metric_name(topic.name), None)
                 topic.end()
                 self._remove(topic)
+
+    def set_aside(self, name: str) -> list[str]:
+        """Forget a topic, and keep its files under other names, which are returned. Durable.
+
+        The files come first: the catalog would have the next start remove what it has forgotten.
+        """
+        with self.changing:
+            topic = self.get(name)
+            kept: list[str] = []
+            for directory in self._directories:
+                names = [*directory.logs, *directory.unopened, *directory.offline]
+                for place in [place for place in names if place[0] == name]:
+                    log = directory.logs.pop(place, None)
+                    if log is not None:
+                        log.close(is_orderly=False)
+                    with contextlib.suppress(FileNotFoundError):
+                        kept.append(directory.set_aside(place))
+            self._catalog.apply(CatalogChange(delete=(name,)))
+            del self._topics[name]
+            self._metric_names.pop(metric_name(name), None)
+            topic.end()
+            self._unsynced_deletions.add(topic.topic_id)
+            return kept
 
     def _remove(self, topic: Topic[PartitionLog]) -> None:
         """Close the logs of a deleted topic and take its directories away.

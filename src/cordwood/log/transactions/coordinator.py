@@ -24,17 +24,19 @@ The machine decides (`transaction_machine`), the table carries it out (`transact
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 
 from cordwood.clock import Clock
+from cordwood.format.transaction_records import TopicPartition
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.transactions.marker_writer import MarkerWriter
 from cordwood.log.transactions.reconciliation import OpenTransaction
-from cordwood.log.transactions.transaction_entry import Outcome
+from cordwood.log.transactions.transaction_entry import Lease, Outcome
 from cordwood.log.transactions.transaction_journal import TransactionJournal
 from cordwood.log.transactions.transaction_machine import Refusal
-from cordwood.log.transactions.transaction_metadata import TransactionMetadata
+from cordwood.log.transactions.transaction_metadata import ProducerIdentity, TransactionMetadata
 from cordwood.log.transactions.transaction_recovery import admit_log, recover_transactions
 from cordwood.log.transactions.transaction_requests import TransactionRequests
 from cordwood.log.transactions.transaction_table import TransactionTable
@@ -75,6 +77,24 @@ class TransactionCoordinator(TransactionRequests):
         self._table = TransactionTable(clock, make_work)
         self._next_abort_s = self._next_expiry_s = clock.monotonic()
 
+    def begin_append_now(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: AbstractSet[TopicPartition],
+        *,
+        client_version: int,
+    ) -> Lease | None:
+        """The lease that `begin_append` gives, if it need not wait; None: nothing was done."""
+        decide = self._decide_append(producer, partitions, client_version=client_version)
+        granted = self._table.grant_now(transactional_id, decide)
+        return None if granted is None else granted.lease
+
+    @property
+    def work(self) -> LocalWork:
+        """What writes its records and markers."""
+        return self._table.work
+
     # --- looking -----------------------------------------------------------------------------
 
     def find(self, transactional_id: str) -> TransactionMetadata | None:
@@ -108,7 +128,7 @@ class TransactionCoordinator(TransactionRequests):
         So every transaction has its markers in all partitions or in none, except in those that
         cannot be written.
         """
-        with self.markers.turn, self._table.still:
+        with self.markers.turns.still(), self._table.still:
             yield
 
     # --- time and life -----------------------------------------------------------------------

@@ -6,6 +6,7 @@ and none contends for the interpreter. Otherwise a few threads do.
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final
 
 from cordwood.errors import CordwoodError
@@ -89,7 +90,15 @@ def _wait_in_threads(
     if len(numbers) == 1:
         errors[numbers[0]] = begun[numbers[0]].wait()
         return
+
+    def wait(number: int) -> None:
+        errors[number] = begun[number].wait()
+
     threads = min(_THREADS, len(numbers))
-    with ThreadPoolExecutor(threads, thread_name_prefix="cordwood-marker-sync") as pool:
-        waits = pool.map(lambda number: begun[number].wait(), numbers)
-        errors.update(zip(numbers, waits, strict=True))
+    # If the system has no thread to give, the caller waits for the rest itself.
+    with (
+        suppress(RuntimeError),
+        ThreadPoolExecutor(threads, thread_name_prefix="cordwood-marker-sync") as pool,
+    ):
+        for number in numbers:
+            pool.submit(wait, number)

@@ -7,12 +7,13 @@ no harm, so after a crash all of them are written again.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from cordwood.clock import Clock
 from cordwood.errors import (
     CordwoodError,
     InvalidProducerEpochError,
+    LogHeldError,
     TransactionCoordinatorFencedError,
 )
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
@@ -21,6 +22,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.transactions.log_syncs import LogSyncs
+from cordwood.log.transactions.marker_turns import MarkerTurns
 from cordwood.log.transactions.transaction_entry import TransactionEntry
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 from cordwood.quantities import Offset, ProducerId
@@ -67,10 +69,31 @@ class MarkerRound:
     wanted: list[WantedMarker]
 
 
-class MarkerWriter:
-    """Appends markers to logs. Called by one thread at a time; any thread may look.
+class WrittenMarkers:
+    """Markers that are in their logs, and not yet durable.
 
-    turn             held while markers are written and synced
+    ends      where each log must be durable
+    places    the partitions of each log
+    tried     all partitions
+    failures  those whose marker was not written
+    held      those that were not tried, because a publication holds the log
+    """
+
+    __slots__ = ("ends", "failures", "held", "places", "tried")
+
+    def __init__(self) -> None:
+        self.ends: dict[PartitionLog, Offset] = {}
+        self.places: dict[PartitionLog, set[TopicPartition]] = {}
+        self.tried: set[TopicPartition] = set()
+        self.failures: dict[TopicPartition, Exception] = {}
+        self.held: set[TopicPartition] = set()
+
+
+class MarkerWriter:
+    """Appends markers to logs. Any thread may call it, for partitions that no other writes to.
+
+    turns            a round lasts while markers are written and synced
+    syncs            for a thread that waits for its round
     unwritten_count  partitions that have no marker yet because the last try failed
     failure_count    tries that failed, since the start
     """
@@ -87,8 +110,9 @@ class MarkerWriter:
         self._clock = clock
         self._failing: dict[TopicPartition, tuple[type[Exception], int | None]] = {}
         self.failure_count = 0
-        self.turn = threading.Lock()
-        self._syncs = LogSyncs()
+        self.turns = MarkerTurns()
+        self.syncs = LogSyncs()
+        self._syncing = threading.Lock()  # held by whoever uses `syncs`
 
     @property
     def unwritten_count(self) -> int:
@@ -96,32 +120,51 @@ class MarkerWriter:
 
     def close(self) -> None:
         """Nothing is written any more. Safe to repeat."""
-        self._syncs.close()
+        self.syncs.close()
 
     def write(self, markers: Iterable[WantedMarker]) -> dict[TopicPartition, Exception]:
         """Write markers; durable on return. The result has the partitions that failed."""
-        with self.turn:
-            return self._write_all(markers)
+        with self.turns.round():
+            written = self.append(markers)
+            return self.finish(written, self.await_kept(written.ends))
 
-    def _write_all(self, markers: Iterable[WantedMarker]) -> dict[TopicPartition, Exception]:
-        failures: dict[TopicPartition, Exception] = {}
-        ends: dict[PartitionLog, Offset] = {}
-        places: dict[PartitionLog, set[TopicPartition]] = {}
-        tried: set[TopicPartition] = set()
+    def await_kept(self, ends: Mapping[PartitionLog, Offset]) -> dict[PartitionLog, Exception]:
+        """Wait until each log keeps its promise below its end; the result has those that failed."""
+        with self._syncing:
+            return self.syncs.await_kept(ends)
+
+    def append(self, markers: Iterable[WantedMarker], *, wait: bool = True) -> WrittenMarkers:
+        """Write markers, in a round. They are not durable: `finish` follows.
+
+        Without `wait`, a log that is held by a publication is left out.
+        """
+        written = WrittenMarkers()
         for marker in markers:
-            tried.add(marker.place)
             try:
-                written = self._write(marker)
+                placed = self._write(marker, wait=wait)
             except (CordwoodError, OSError) as error:
-                failures[marker.place] = error
+                if isinstance(error, LogHeldError) and not wait:
+                    written.held.add(marker.place)
+                    continue
+                written.tried.add(marker.place)
+                written.failures[marker.place] = error
                 continue
-            if written is not None:
-                log, end = written
-                ends[log] = end
-                places.setdefault(log, set()).add(marker.place)
-        for log, unsynced in self._syncs.await_kept(ends).items():
-            failures.update(dict.fromkeys(places[log], unsynced))
-        self._tell(tried, failures)
+            written.tried.add(marker.place)
+            if placed is not None:
+                log, end = placed
+                written.ends[log] = end
+                written.places.setdefault(log, set()).add(marker.place)
+        return written
+
+    def finish(
+        self, written: WrittenMarkers, unsynced: Mapping[PartitionLog, Exception]
+    ) -> dict[TopicPartition, Exception]:
+        """All logs were synced, but those in `unsynced`; the partitions that failed."""
+        failures = written.failures
+        for log, places in written.places.items():
+            if log in unsynced:
+                failures.update(dict.fromkeys(places, unsynced[log]))
+        self._tell(written.tried, failures)
         return failures
 
     def _tell(self, tried: set[TopicPartition], failures: dict[TopicPartition, Exception]) -> None:
@@ -140,22 +183,22 @@ class MarkerWriter:
 
     def write_one(self, wanted: WantedMarker) -> None:
         """Write one marker; durable on return. Raises if its partition refuses it."""
-        with self.turn:
-            written = self._append(wanted)
+        with self.turns.round():
+            written = self._append(wanted, wait=True)
             if written is not None:
                 log, end = written
                 log.promises.await_kept(end)
 
-    def _write(self, wanted: WantedMarker) -> tuple[PartitionLog, Offset] | None:
+    def _write(self, wanted: WantedMarker, *, wait: bool) -> tuple[PartitionLog, Offset] | None:
         try:
-            return self._append(wanted)
+            return self._append(wanted, wait=wait)
         except (InvalidProducerEpochError, TransactionCoordinatorFencedError) as error:
             # A newer producer, or this transaction's own successor: the marker was there before.
             log = self._find_log(*wanted.place)
             logger.info("%s-%d needs no transaction marker: %s", *wanted.place, error)
             return None if log is None else (log, log.end_offset)
 
-    def _append(self, wanted: WantedMarker) -> tuple[PartitionLog, Offset] | None:
+    def _append(self, wanted: WantedMarker, *, wait: bool) -> tuple[PartitionLog, Offset] | None:
         topic, partition = wanted.place
         log = self._find_log(topic, partition)
         if log is None:
@@ -171,5 +214,7 @@ class MarkerWriter:
         if topic == CONSUMER_OFFSETS_TOPIC:
             at = self._offsets.append_marker(partition, marker, transaction_version=wanted.version)
         else:
-            at = log.batches.end_transaction(marker, transaction_version=wanted.version, wait=False)
+            at = log.batches.end_transaction(
+                marker, transaction_version=wanted.version, wait=False, is_patient=wait
+            )
         return log, Offset(at + 1)

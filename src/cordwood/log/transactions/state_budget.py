@@ -24,6 +24,12 @@ def size_of(metadata: TransactionMetadata | None) -> int:
     return _ENTRY_BYTES + name + _PARTITION_BYTES * len(metadata.partitions)
 
 
+def _growth(old: TransactionMetadata | None, new: TransactionMetadata | None) -> int:
+    if old is None or new is None:
+        return size_of(new) - size_of(old)
+    return _PARTITION_BYTES * (len(new.partitions) - len(old.partitions))  # the same name
+
+
 class StateBudget:
     """Counts the bytes of all ids. Owned by the table of transactions, under its lock."""
 
@@ -35,11 +41,11 @@ class StateBudget:
 
     def replace(self, old: TransactionMetadata | None, new: TransactionMetadata | None) -> None:
         """An id changed, came (`old` is None) or went (`new` is None)."""
-        self.used += size_of(new) - size_of(old)
+        self.used += _growth(old, new)
 
     def allows(self, old: TransactionMetadata | None, new: TransactionMetadata) -> bool:
         """Whether there is room for a change. What takes no more memory is always allowed."""
-        growth = size_of(new) - size_of(old)
+        growth = _growth(old, new)
         if growth <= 0 or self.used + growth <= self.bytes_max:
             return True
         now_s = self._clock.monotonic()

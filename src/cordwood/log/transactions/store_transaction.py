@@ -10,9 +10,10 @@ one producer at a time, in a process or on the network.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from cordwood.clock import Clock
 from cordwood.errors import (
@@ -21,16 +22,18 @@ from cordwood.errors import (
     TransactionError,
     UnverifiedTransactionError,
 )
-from cordwood.format.batch_builder import ProducerStamp, build_batch
+from cordwood.format.batch_builder import ProducerStamp, build_batches
 from cordwood.format.batch_header import TRANSACTIONAL, advance_sequence
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX
 from cordwood.format.record import Header, Record
 from cordwood.format.transaction_records import TopicPartition, TransactionState
-from cordwood.log.partition.appending import batch_style
-from cordwood.log.partition.client_batches import TransactionRules
+from cordwood.format.unplaced_batch import UnplacedBatch
+from cordwood.log.partition.appending import batch_style, check_records
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.rules.appended import Appended
+from cordwood.log.rules.appended import Appended, AppendedMany, AppendedRange
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.rules.transaction_rules import TransactionRules
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.topic import Topic
 from cordwood.log.transactions.coordinator import TransactionCoordinator
@@ -41,13 +44,16 @@ from cordwood.log.transactions.transaction_metadata import (
     ProducerIdentity,
 )
 from cordwood.log.transactions.transaction_requests import WAIT_S
-from cordwood.quantities import Offset
+from cordwood.quantities import Offset, TimestampMs, timestamp_of
 
 logger = logging.getLogger(__name__)
+
+_Batch = tuple[bytearray | memoryview, UnplacedBatch]
 
 _ID_SHOWN: Final = 40  # characters of an id that is too long
 TIMEOUT_MS: Final = 60_000  # as the default of Kafka's clients
 _PATIENCE_S: Final = WAIT_S + 10.0  # the coordinator answers before that
+_COMMITTED: Final = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 _ABORTED: Final = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
 _FENCED: Final = (Refusal.PRODUCER_FENCED, Refusal.INVALID_PRODUCER_ID_MAPPING)
 
@@ -105,6 +111,7 @@ class Transaction:
         self._producer = producer
         self._timeout_ms = timeout_ms
         self._is_open = False
+        self._is_spoilt = False  # an append failed
         self._sequences: dict[PartitionLog, int] = {}
         self._ends: dict[PartitionLog, Offset] = {}
         self._leases: list[Lease] = []  # given and not released, after an interrupt perhaps
@@ -123,38 +130,70 @@ class Transaction:
         *,
         key: bytes | None = None,
         headers: Sequence[Header] | Mapping[str, bytes | None] = (),
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | None = None,
         partition: int | None = None,
     ) -> Appended:
         """Append one record; return its place. It is durable when the transaction is.
 
         Without `partition`, the key chooses it, as in `Topic.append`.
         """
-        identity = self._identity()
-        if topic in INTERNAL_TOPICS:
-            raise TransactionError(self.transactional_id, f"{topic} is an internal topic")
-        found = self._producers.topic(topic)
+        found = self._topic(topic)
         number = found.choose_partition(key) if partition is None else partition
-        log = found.partition(number)
         if isinstance(headers, Mapping):
             headers = tuple(headers.items())
+        if timestamp_ms is not None:
+            timestamp_ms = timestamp_of(timestamp_ms)
+        record = Record(value, key, headers, timestamp_ms)
+        return self.append_many(topic, [record], partition=number)[0]
+
+    def append_many(
+        self,
+        topic: str,
+        records: Iterable[Record | tuple[bytes | None, bytes | None]],
+        *,
+        partition: int | None = None,
+    ) -> AppendedMany:
+        """Append `Record`s or (key, value) pairs, as `Topic.append_many`; return their places.
+
+        They are durable when the transaction is. Many records in one call cost far less than a
+        call for each.
+        """
+        found = self._topic(topic)
+        items: list[Any] = records if isinstance(records, list) else list(records)
+        is_log_append_time = found.config.is_log_append_time
+        parts, chosen = found.split_by_partition(items, partition)
+        ranges = [self._append(found.partition(number), part) for number, part in parts]
+        return AppendedMany(items, ranges, chosen, is_log_append_time=is_log_append_time)
+
+    def _topic(self, name: str) -> Topic[PartitionLog]:
+        self._identity()
+        if name in INTERNAL_TOPICS:
+            raise TransactionError(self.transactional_id, f"{name} is an internal topic")
+        return self._producers.topic(name)
+
+    def _append(self, log: PartitionLog, records: list[Any]) -> AppendedRange:
+        """Append records to one partition, with one place after the other."""
+        identity = self._identity()
+        now_ms = self._producers.clock.now_ms()
         sequence = self._sequences.get(log, 0)
-        config = log.config
-        built = build_batch(
-            [Record(value, key, headers, timestamp_ms)],
-            self._producers.clock.now_ms(),
-            batch_style(config),
-            ProducerStamp(
-                producer_id=identity.producer_id,
-                producer_epoch=identity.epoch,
-                base_sequence=sequence,
-                attributes=TRANSACTIONAL,
-            ),
+        stamp = ProducerStamp(
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=sequence,
+            attributes=TRANSACTIONAL,
         )
-        self._write(log, built.data, identity)
-        self._sequences[log] = advance_sequence(sequence, 1)
-        end = self._ends[log]
-        return Appended(number, Offset(end - 1), built.max_timestamp)
+        batches = _transactional_batches(records, log.config, now_ms, stamp)
+        try:
+            first = self._write(log, batches, identity)
+        except BaseException:
+            # Some records may be in the log, and their numbers are used.
+            self._is_spoilt = True
+            raise
+        self._sequences[log] = advance_sequence(sequence, len(records))
+        self._ends[log] = end = Offset(first + len(records))
+        return AppendedRange(
+            partition=log.partition, first_offset=first, next_offset=end, timestamp_ms=now_ms
+        )
 
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int | tuple[int, str]]
@@ -195,7 +234,9 @@ class Transaction:
         finally:
             lease.release()
 
-    def _write(self, log: PartitionLog, data: memoryview, identity: ProducerIdentity) -> None:
+    def _write(
+        self, log: PartitionLog, batches: list[_Batch], identity: ProducerIdentity
+    ) -> Offset:
         is_first = log not in self._ends
         lease = None
         if is_first:
@@ -210,18 +251,14 @@ class Transaction:
                 )
             ).lease
         try:
-            placed = log.batches.append_batch(
-                data,
-                wait=False,
-                is_patient=True,
-                transaction=TransactionRules(may_begin=is_first, starts_at_zero=True),
+            return log.batches.append_built(
+                batches, transaction=TransactionRules(may_begin=is_first, starts_at_zero=True)
             )
         except (InvalidProducerEpochError, UnverifiedTransactionError) as error:
             raise self._fenced() from error
         finally:
             if lease is not None:
                 lease.release()
-        self._ends[log] = Offset(placed.last_offset + 1)
 
     # --- beginning and end -------------------------------------------------------------------
 
@@ -250,6 +287,7 @@ class Transaction:
             producer.busy.release()
             raise
         self._is_open = True
+        self._is_spoilt = False
         self._sequences.clear()
         self._ends.clear()
         return self
@@ -273,9 +311,17 @@ class Transaction:
                 error.add_note(f"and the transaction could not be aborted: {failure}")
 
     def commit(self) -> None:
-        """Commit now. Everything is durable and visible on return, or nothing is."""
+        """Commit now. Everything is durable and visible on return, or nothing is.
+
+        After an append that failed, the transaction is aborted instead, and this raises.
+        """
         self._check_open()
         try:
+            if self._is_spoilt:
+                raise TransactionError(
+                    self.transactional_id,
+                    "it was aborted, because an append failed; do all of it in a new transaction",
+                )
             for log, end in self._ends.items():
                 log.promises.await_kept(end)
         except BaseException:
@@ -302,27 +348,40 @@ class Transaction:
             if not current.partitions:
                 return  # nothing was done
             producer.identity = None  # unknown, until the coordinator has answered
-            producer.identity = self._await(
+            producer.identity = self._await_end(identity, is_commit=is_commit)
+        finally:
+            self._leave()
+
+    def _await_end(self, identity: ProducerIdentity, *, is_commit: bool) -> ProducerIdentity:
+        """End the transaction and wait for its markers; what the producer uses from now on.
+
+        If a disk fails after the decision, the markers are written later: the end stands.
+        """
+        coordinator = self._producers.coordinator
+        try:
+            return self._await(
                 lambda done: coordinator.end(
-                    producer.transactional_id,
+                    self.transactional_id,
                     identity,
                     is_commit=is_commit,
                     client_version=EPOCH_BUMPING_VERSION,
                     done=done,
+                    is_thorough=True,
                 )
             ).identity
-            self._settle()
-        finally:
-            self._leave()
-
-    def _settle(self) -> None:
-        """Wait for the markers. If a disk fails now, they are written later: the end stands."""
-        try:
-            self._await(
-                lambda done: self._producers.coordinator.settle(self.transactional_id, done)
-            )
         except TransactionError as error:
+            current = coordinator.find(self.transactional_id)
+            decided = _COMMITTED if is_commit else _ABORTED
+            if (
+                isinstance(error, ProducerFencedError)
+                or current is None
+                or current.state not in decided
+                or current.previous_producer_id != identity.producer_id
+                or not current.bumps_epochs
+            ):
+                raise
             logger.warning("%s; it has ended, and is visible when its markers are written", error)
+            return current.identity_after_end
 
     def _release_leases(self) -> None:
         """Of appends that an interrupt ended: the markers would wait for them for ever."""
@@ -387,6 +446,30 @@ class Transaction:
         if outcome.reason in _FENCED:
             raise self._fenced()
         raise TransactionError(self.transactional_id, outcome.reason.value)
+
+
+def _transactional_batches(
+    records: list[Any], config: TopicConfig, now_ms: TimestampMs, stamp: ProducerStamp
+) -> list[_Batch]:
+    """The batches of some records, checked. Raises before anything is written."""
+    check_records(records, config, now_ms)
+    batches: list[_Batch] = []
+    sequence, left = stamp.base_sequence, len(records)
+    for built in build_batches(records, now_ms, batch_style(config), producer=stamp):
+        batch = UnplacedBatch(
+            built.size,
+            built.record_count,
+            built.max_timestamp,
+            stamp.producer_id,
+            stamp.producer_epoch,
+            sequence,
+            is_transactional=True,
+        )
+        left -= built.record_count
+        # The buffer is used again for the next batch.
+        batches.append((bytearray(built.data) if left else built.data, batch))
+        sequence = advance_sequence(sequence, built.record_count)
+    return batches
 
 
 def _check_id(transactional_id: str) -> None:

@@ -36,6 +36,7 @@ class Ask:
     deadline_s    when it is refused if it still waits, by the monotonic clock
     gives_up      it is refused if markers that it waits for cannot be written now
     is_brief      it does not wait for markers: another broker sends it again
+    is_thorough   it is answered when the markers are written, not when the end is decided
     """
 
     transactional_id: str
@@ -45,6 +46,7 @@ class Ask:
     takes_lease: bool = False
     gives_up: bool = False
     is_brief: bool = False
+    is_thorough: bool = False
     is_fencing: bool = False  # it wants the transaction aborted, and nothing after that
     fresh_id: ProducerId | None = None
 

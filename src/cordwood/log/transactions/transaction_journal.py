@@ -1,16 +1,15 @@
 """Writes the state of transactions to its topic. Many changes share a write and a sync.
 
 Each record is a batch of its own, as Kafka writes them. All that wait are written together. Those
-that must be durable before anyone acts on them share one sync; if none must, there is no sync.
+that must be durable before anyone acts on them share one sync; if none must, there is no sync. The
+caller syncs: it may have other logs to sync at the same time.
 """
 
 import logging
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cordwood.errors import CordwoodError, LogClosedError, LogError, RecordTooLargeError
-from cordwood.format.batch_builder import BatchStyle, build_batch
-from cordwood.format.record import Record
+from cordwood.format.batch_builder import BatchStyle, build_sole
 from cordwood.format.transaction_records import encode_transaction_key, encode_transaction_value
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.partition_log import PartitionLog
@@ -56,12 +55,57 @@ class JournalGroup:
         style = BatchStyle(bytes_max=INT32_MAX)
         for entry in entries:
             try:
-                built = build_batch([_record(entry)], entry.at_ms, style)
+                value = entry.value
+                data, timestamp = build_sole(
+                    None if value is None else encode_transaction_value(value.to_record()),
+                    encode_transaction_key(entry.transactional_id),
+                    (),
+                    entry.at_ms,
+                    entry.at_ms,
+                    style,
+                )
             except Exception as error:  # the other entries are not concerned
                 self.refused.append((entry, error))
                 continue
-            self.batches.add(built.data, UnplacedBatch(built.size, 1, built.max_timestamp))
+            self.batches.add(memoryview(data), UnplacedBatch(len(data), 1, timestamp))
             self.entries.append(entry)
+
+
+class WrittenEntries:
+    """Entries that are in the topic, and not yet durable.
+
+    ends  where each log must be durable before the callers that wait are told
+    """
+
+    __slots__ = ("_answers", "ends")
+
+    def __init__(self) -> None:
+        self.ends: dict[PartitionLog, Offset] = {}
+        self._answers: list[tuple[JournalEntry, PartitionLog | None, Exception | None]] = []
+
+    def add(self, entry: JournalEntry, log: PartitionLog | None, answer: object) -> None:
+        """`answer` is the offset of the entry, or why it is not there."""
+        error = answer if isinstance(answer, Exception) else None
+        self._answers.append((entry, log, error))
+        if log is not None and isinstance(answer, int) and entry.written is not None:
+            self.ends[log] = Offset(max(answer + 1, self.ends.get(log, 0)))
+
+    def tell(self, unsynced: Mapping[PartitionLog, Exception]) -> None:
+        """Call the callers that wait, in order. `unsynced` has the logs whose sync failed."""
+        for entry, log, refused in self._answers:
+            error = refused or (None if log is None else unsynced.get(log))
+            if error is not None:
+                logger.warning(
+                    "the state of transactional id %s could not be written: %s",
+                    entry.transactional_id,
+                    error,
+                )
+            if entry.written is None:
+                continue
+            try:
+                entry.written(None if error is None else refusal_to_write(error))
+            except Exception:  # a bug of ours: the others must hear of their records
+                logger.exception("the state of a transaction was written, and then")
 
 
 class TransactionJournal:
@@ -71,60 +115,46 @@ class TransactionJournal:
         """`log_of` finds the log of an id and creates the topic if need be."""
         self._log_of = log_of
 
-    def write(self, entries: list[JournalEntry]) -> None:
-        """Write all entries, in order; then call the callers that wait for them."""
+    def prepare(self, transactional_id: str) -> None:
+        """Have the log of an id open, and the topic created. May raise."""
+        self._log_of(transactional_id)
+
+    def append(self, entries: Sequence[JournalEntry]) -> WrittenEntries:
+        """Write all entries, in order. They are not durable, and nobody is told.
+
+        The newest record of an id is the one that counts. So one that nobody waits for is left out
+        if a newer one of its id is written with it.
+        """
+        written = WrittenEntries()
         by_log: dict[PartitionLog, list[JournalEntry]] = {}
-        results: list[Callable[[], None]] = []
-        for entry in entries:
+        for entry in _newest(entries):
             try:
                 by_log.setdefault(self._log_of(entry.transactional_id), []).append(entry)
             except (CordwoodError, OSError) as error:
-                _note(results, entry, error)
+                written.add(entry, None, error)
         for log, placed in by_log.items():
-            self._write(log, placed, results)
-        for tell in results:
-            try:
-                tell()
-            except Exception:  # a bug of ours: the others must hear of their records
-                logger.exception("the state of a transaction was written, and then")
-
-    def _write(
-        self, log: PartitionLog, entries: list[JournalEntry], results: list[Callable[[], None]]
-    ) -> None:
-        group = JournalGroup(entries)
-        for entry, error in group.refused:
-            _note(results, entry, error)
-        grouped = group.entries
-        if not grouped:
-            return
-        answers = log.batches.append_group(group.batches)
-        failure: Exception | None = None
-        if any(entry.written is not None for entry in grouped):
-            ends = [Offset(at + 1) for at in answers if not isinstance(at, Exception)]
-            try:
-                if ends:
-                    log.promises.await_kept(max(ends))
-            except (CordwoodError, OSError) as error:
-                failure = error
-        for entry, answer in zip(grouped, answers, strict=True):
-            _note(results, entry, answer if isinstance(answer, Exception) else failure)
+            group = JournalGroup(placed)
+            for entry, refusal in group.refused:
+                written.add(entry, None, refusal)
+            if group.entries:
+                answers = log.batches.append_group(group.batches)
+                for entry, answer in zip(group.entries, answers, strict=True):
+                    written.add(entry, log, answer)
+        return written
 
 
-def _record(entry: JournalEntry) -> Record:
-    value = None if entry.value is None else encode_transaction_value(entry.value.to_record())
-    key = encode_transaction_key(entry.transactional_id)
-    return Record(value, key=key, timestamp_ms=entry.at_ms)
-
-
-def _note(results: list[Callable[[], None]], entry: JournalEntry, error: Exception | None) -> None:
-    if error is not None:
-        logger.warning(
-            "the state of transactional id %s could not be written: %s",
-            entry.transactional_id,
-            error,
-        )
-    if entry.written is not None:
-        results.append(partial(entry.written, None if error is None else refusal_to_write(error)))
+def _newest(entries: Sequence[JournalEntry]) -> Sequence[JournalEntry]:
+    """All but those that nobody waits for and a newer one of the same id replaces."""
+    if len(entries) < 2:
+        return entries
+    last = {entry.transactional_id: entry for entry in entries}
+    if len(last) == len(entries):
+        return entries
+    return [
+        entry
+        for entry in entries
+        if entry.written is not None or last[entry.transactional_id] is entry
+    ]
 
 
 def refusal_to_write(error: Exception) -> Refusal:

@@ -149,19 +149,9 @@ class TransactionRequests:
         Clients of version 2 add the partitions by it; older ones must have added them before. If it
         `is_brief`, it is refused while a transaction is being completed, and does not wait.
         """
-        adds = not verify_only and (
-            client_version >= EPOCH_BUMPING_VERSION or not self.config.verifies_partitions
+        decide = self._decide_append(
+            producer, partitions, client_version=client_version, verify_only=verify_only
         )
-
-        def decide(
-            current: TransactionMetadata | None, now_ms: TimestampMs, _: ProducerId | None
-        ) -> Decision:
-            if adds:
-                return decide_add(
-                    current, producer, partitions, client_version=client_version, now_ms=now_ms
-                )
-            return decide_verification(current, producer, partitions)
-
         self._ask(
             transactional_id,
             decide,
@@ -171,6 +161,24 @@ class TransactionRequests:
             is_brief=is_brief,
         )
 
+    def _decide_append(
+        self,
+        producer: ProducerIdentity,
+        partitions: AbstractSet[TopicPartition],
+        *,
+        client_version: int,
+        verify_only: bool = False,
+    ) -> Decide:
+        adds = not verify_only and (
+            client_version >= EPOCH_BUMPING_VERSION or not self.config.verifies_partitions
+        )
+
+        if adds:
+            return lambda current, now_ms, _: decide_add(
+                current, producer, partitions, client_version=client_version, now_ms=now_ms
+            )
+        return lambda current, _now, _id: decide_verification(current, producer, partitions)
+
     def end(
         self,
         transactional_id: str,
@@ -179,8 +187,13 @@ class TransactionRequests:
         is_commit: bool,
         client_version: int,
         done: Done,
+        is_thorough: bool = False,
     ) -> None:
-        """Commit or abort. `done` is called when the decision is durable, before the markers."""
+        """Commit or abort. `done` is called when the decision is durable, before the markers.
+
+        If it `is_thorough`, `done` is called after the markers. Then a refusal does not say that
+        nothing was decided: the markers may have failed.
+        """
         self._ask(
             transactional_id,
             lambda current, now_ms, fresh_id: decide_end(
@@ -192,6 +205,8 @@ class TransactionRequests:
                 fresh_id=fresh_id,
             ),
             done,
+            gives_up=is_thorough,
+            is_thorough=is_thorough,
         )
 
     def abort(self, transactional_id: str, done: Done) -> None:
@@ -226,6 +241,7 @@ class TransactionRequests:
         is_fencing: bool = False,
         gives_up: bool = False,
         is_brief: bool = False,
+        is_thorough: bool = False,
     ) -> None:
         ask = Ask(
             transactional_id=transactional_id,
@@ -236,6 +252,7 @@ class TransactionRequests:
             is_fencing=is_fencing,
             gives_up=gives_up,
             is_brief=is_brief,
+            is_thorough=is_thorough,
         )
         self._proceed(ask)
 

@@ -24,6 +24,7 @@ from cordwood.log.transactions.state_budget import StateBudget
 from cordwood.log.transactions.transaction_entry import (
     WAITERS_MAX,
     Ask,
+    Decide,
     Granted,
     Lease,
     Outcome,
@@ -32,6 +33,7 @@ from cordwood.log.transactions.transaction_entry import (
 from cordwood.log.transactions.transaction_journal import JournalEntry
 from cordwood.log.transactions.transaction_machine import (
     Change,
+    Decision,
     NeedsProducerId,
     Refusal,
     Refused,
@@ -42,8 +44,8 @@ from cordwood.log.transactions.transaction_machine import (
     is_timed_out,
 )
 from cordwood.log.transactions.transaction_metadata import ProducerIdentity, TransactionMetadata
-from cordwood.log.transactions.transaction_work import TransactionWork
-from cordwood.quantities import TimestampMs
+from cordwood.log.transactions.transaction_port import TransactionWork
+from cordwood.quantities import ProducerId, TimestampMs
 from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
@@ -122,6 +124,33 @@ class TransactionTable(Generic[Work]):
             if outcome is not None:
                 ask.done(outcome)
         self.work_here()
+
+    def grant_now(self, transactional_id: str, decide: Decide) -> Granted | None:
+        """Allow an append and give it a lease, if nothing has to be waited for or refused.
+
+        None: nothing was done, and a request finds out.
+        """
+        with self._lock:
+            entry = self._entries.get(transactional_id)
+            if entry is None or entry.pending is not None or self._closed is not None:
+                return None
+            decision = decide(entry.metadata, self._clock.now_ms(), None)
+            if isinstance(decision, Change):
+                if (
+                    decision.is_durable
+                    or self._is_replicated
+                    or not self.budget.allows(entry.metadata, decision.new)
+                ):
+                    return None
+                self.install(entry, decision.new)
+                self.write(decision.new)
+                identity = decision.new.identity_after_end
+            elif isinstance(decision, Unchanged):
+                identity = decision.identity
+            else:
+                return None
+            entry.leases += 1
+            return Granted(identity=identity, lease=Lease(lambda: self._release(entry)))
 
     def _step(self, ask: Ask) -> Outcome | None:
         """The answer, or None if it comes later. Holds the lock."""
@@ -220,12 +249,17 @@ class TransactionTable(Generic[Work]):
                     outcome = self._closed  # no markers any more
                 elif decision.is_fence and not ask.is_fencing:
                     outcome = self._park(entry, ask) if is_awaited else None
+                elif ask.is_thorough and decision.new.is_prepared and self._closed is None:
+                    # Decided once and for all: others may have the id before it is asked again.
+                    ask.decide = partial(_decide_settled, decision.new)
+                    outcome = self._park(entry, ask) if is_awaited else None
                 else:
                     outcome = self._grant(entry, ask, decision.new.identity_after_end)
             waiters = self._settled(entry)
         if outcome is not None and is_awaited:
             ask.done(outcome)
-        self.proceed(waiters)
+        if waiters or not self.work.has_threads:
+            self.proceed(waiters)
 
     def install(self, entry: TransactionEntry, new: TransactionMetadata) -> None:
         """The only place that replaces what is known of an id. Holds the lock."""
@@ -272,16 +306,29 @@ class TransactionTable(Generic[Work]):
         """Not after another broker has become the coordinator."""
         return self._closed is None or not self._is_replicated
 
-    def tried(self, rounds: Iterable[MarkerRound], failures: AbstractSet[TopicPartition]) -> None:
-        """All markers were tried; those in `failures` are tried again later."""
+    def tried(
+        self,
+        rounds: Iterable[MarkerRound],
+        failures: AbstractSet[TopicPartition],
+        held: AbstractSet[TopicPartition] = frozenset(),
+    ) -> list[TransactionEntry]:
+        """All markers were tried; those in `failures` are tried again later.
+
+        Returns the transactions that need nothing but markers for logs that are `held`: the caller
+        has them written by whoever may wait.
+        """
         waiters: list[Ask] = []
+        waiting: list[TransactionEntry] = []
         given_up: list[Ask] = []
         with self._lock:
             for each in rounds:
                 entry = each.entry
                 if entry.metadata is not each.metadata:
                     continue  # queued twice
-                entry.unmarked &= failures
+                entry.unmarked &= failures | held
+                if entry.unmarked and entry.unmarked.isdisjoint(failures):
+                    waiting.append(entry)
+                    continue
                 if entry.unmarked:
                     entry.has_failed = True
                     given_up += (ask for ask in entry.waiters if ask.gives_up)
@@ -290,7 +337,9 @@ class TransactionTable(Generic[Work]):
                 waiters += self._complete(entry, each.metadata)
         for ask in given_up:
             ask.done(Refused(Refusal.CONCURRENT_TRANSACTIONS))
-        self.proceed(waiters)
+        if waiters or not self.work.has_threads:
+            self.proceed(waiters)
+        return waiting
 
     def marked(self, each: MarkerRound, places: AbstractSet[TopicPartition]) -> None:
         """Some partitions have their markers. The transaction is complete after the last one."""
@@ -444,6 +493,8 @@ class TransactionTable(Generic[Work]):
 
     def work_here(self) -> None:
         """Without threads: do all that waits, in this thread, unless another one is at it."""
+        if self.work.has_threads:
+            return
         while self._working.acquire(blocking=False):
             try:
                 is_idle = not self.work.run_here()
@@ -451,6 +502,18 @@ class TransactionTable(Generic[Work]):
                 self._working.release()
             if is_idle:
                 return
+
+
+def _decide_settled(
+    ended: TransactionMetadata,
+    current: TransactionMetadata | None,
+    _now_ms: TimestampMs,
+    _fresh_id: ProducerId | None,
+) -> Decision:
+    """For whoever ended a transaction and waits for its markers."""
+    if current is ended:
+        return Refused(Refusal.CONCURRENT_TRANSACTIONS)
+    return Unchanged(ended.identity_after_end)
 
 
 def _shown(entry: TransactionEntry) -> TransactionMetadata | None:

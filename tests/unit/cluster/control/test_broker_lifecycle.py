@@ -56,7 +56,7 @@ def heartbeat_answer(
 
 
 def phase(life: BrokerLifecycle) -> Phase:
-    """Asked anew each time: the type checker remembers an attribute."""
+    """Asked again each time: the type checker remembers an attribute."""
     return life.phase
 
 

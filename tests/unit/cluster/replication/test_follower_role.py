@@ -8,10 +8,12 @@ from cordwood.cluster.image.partition_image import LeaderRecovery
 from cordwood.cluster.replication.epoch_truncation import cut_for
 from cordwood.cluster.replication.follower_role import Phase
 from cordwood.cluster.replication.replica_fetch import LogBounds, ReplicaError
+from cordwood.log.partition.replica_role import AMONG_OTHERS
 from cordwood.log.rules.leader_epochs import UNKNOWN_EPOCH_END, EpochEnd
 from cordwood.quantities import LeaderEpoch, Offset
 from fakes.client_batches import client_batch
 from fakes.replication_bench import ReplicationBench
+from fakes.simulated_store import log_of, open_store
 
 
 @pytest.fixture
@@ -50,6 +52,57 @@ def test_nothing_is_fetched_while_a_tail_is_unsynced(bench: ReplicationBench) ->
     bench.run_jobs()
 
     assert bench.position.offset == 1
+
+
+def test_a_follower_in_sync_appends_without_a_job() -> None:
+    bench = ReplicationBench({"durability": "os"})
+    bench.follow()
+    bench.answer_fetch(data=placed(0, b"a"), high_watermark=Offset(1))  # begins the epoch
+    bench.waiting_jobs = []
+
+    bench.answer_fetch(data=placed(1, b"b") + placed(2, b"c"), high_watermark=Offset(2))
+
+    assert bench.waiting_jobs == []
+    assert (bench.position.offset, bench.log.high_watermark) == (3, 2)
+
+
+def test_a_follower_that_catches_up_appends_by_a_job() -> None:
+    bench = ReplicationBench({"durability": "os"})
+    bench.follow(in_sync=(2, 3))
+    bench.answer_fetch(data=placed(0, b"a"), high_watermark=Offset(1))
+    bench.waiting_jobs = []
+
+    bench.answer_fetch(data=placed(1, b"b"), high_watermark=Offset(2))
+    assert (bench.log.end_offset, bench.fetches) == (1, [])
+    bench.run_jobs()
+
+    assert bench.position.offset == 2
+
+
+def test_what_must_wait_for_the_disk_is_appended_by_a_job() -> None:
+    bench = ReplicationBench({"durability": "os", "internal.segment.bytes": 250})
+    bench.follow()
+    batches = [placed(number, b"v%02d" % number) for number in range(9)]
+    bench.answer_fetch(data=batches[0], high_watermark=Offset(1))
+    bench.waiting_jobs = []
+
+    bench.answer_fetch(data=b"".join(batches[1:]), high_watermark=Offset(1))
+    assert bench.fetches == []
+    bench.run_jobs()
+
+    assert (bench.position.offset, bench.log.end_offset) == (9, 9)
+
+
+def test_a_batch_that_the_loop_cannot_append_pauses_the_follower() -> None:
+    bench = ReplicationBench({"durability": "os"})
+    bench.follow()
+    bench.answer_fetch(data=placed(0, b"a"), high_watermark=Offset(1))
+
+    bench.answer_fetch(data=placed(5, b"b"), high_watermark=Offset(1))
+
+    assert bench.replica.follower is not None
+    assert bench.replica.follower.phase is Phase.PAUSED
+    assert "a batch begins at offset 5" in bench.troubles[0]
 
 
 def test_the_high_watermark_of_a_follower_is_not_above_what_it_has_synced(
@@ -185,3 +238,97 @@ def test_logs_are_the_same_up_to_the_smaller_end_of_a_shared_epoch(
     told: EpochEnd, own: EpochEnd, end: int, cut: int
 ) -> None:
     assert cut_for(told, own, Offset(end)) == cut
+
+
+def test_a_follower_that_cannot_read_an_answer_tries_again_and_says_why(
+    bench: ReplicationBench,
+) -> None:
+    bench.follow()
+    bench.answer_fetch(data=placed(0, b"a"), high_watermark=Offset(1))
+    old_format = bytearray(placed(0, b"a"))
+    old_format[16] = 1
+
+    bench.answer_fetch(data=bytes(old_format), log_start=Offset(1), high_watermark=Offset(1))
+    assert bench.fetches == []
+    assert "magic" in bench.troubles[0]
+    bench.scheduler.advance(0.1)
+
+    bench.answer_fetch(data=placed(1, b"b"), high_watermark=Offset(2))
+    assert bench.position.offset == 2
+
+
+def test_the_same_trouble_is_told_once_until_it_is_over(bench: ReplicationBench) -> None:
+    bench.follow()
+    damaged = placed(0, b"a")[:-1] + b"x"
+
+    for _ in range(3):
+        bench.answer_fetch(data=damaged, high_watermark=Offset(0))
+        bench.scheduler.advance(0.1)
+    assert len(bench.troubles) == 1
+
+    bench.answer_fetch(data=placed(0, b"a"), high_watermark=Offset(0))
+    bench.answer_fetch(data=placed(1, b"a")[:-1] + b"x", high_watermark=Offset(0))
+    assert len(bench.troubles) == 2
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_follower_takes_what_compaction_left_whatever_the_topic_is_now(policy: str) -> None:
+    bench = ReplicationBench({"cleanup.policy": policy})
+    bench.follow()
+    values = [(3, b"a"), (4, b"b"), (9, b"c")]
+    data = b"".join(placed(offset, value) for offset, value in values)
+
+    bench.answer_fetch(data=data, high_watermark=Offset(10))
+
+    assert bench.troubles == []
+    assert bench.position.offset == 10
+    assert [(record.offset, record.value) for record in bench.log.read()] == values
+    bench.store.close()
+    with open_store(bench.fs, role=AMONG_OTHERS) as store:
+        again = log_of(store)
+        assert again.damages == []
+        assert again.source.allows_gaps  # also if the topic is never compacted again
+        assert [(record.offset, record.value) for record in again.read()] == values
+
+
+def test_a_gap_is_noted_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = ReplicationBench()
+    bench.follow()
+    bench.answer_fetch(data=placed(0, b"a"), high_watermark=Offset(1))
+    ends: list[int] = []
+    directory = next(iter(bench.store.directories))
+    save = directory.save_cleaned
+
+    def noted() -> None:
+        ends.append(bench.log.end_offset)
+        save()
+
+    monkeypatch.setattr(directory, "save_cleaned", noted)
+    bench.answer_fetch(data=placed(1, b"b") + placed(5, b"c"), high_watermark=Offset(6))
+    bench.answer_fetch(data=placed(8, b"d"), high_watermark=Offset(9))
+
+    assert ends == [2]
+    assert bench.log.end_offset == 9
+
+
+def test_a_leader_that_does_not_lead_yet_is_asked_again_at_once(bench: ReplicationBench) -> None:
+    bench.follow()
+
+    bench.answer_fetch(error=ReplicaError.NOT_LEADER_OR_FOLLOWER)
+    bench.scheduler.advance(0.01)
+
+    assert len(bench.fetches) == 1
+
+
+def test_refusals_that_go_on_are_asked_again_ever_less_often(bench: ReplicationBench) -> None:
+    bench.follow()
+    pauses: list[float] = []
+
+    for _ in range(7):
+        bench.answer_fetch(error=ReplicaError.UNKNOWN_LEADER_EPOCH)
+        before_s, due_s = bench.scheduler.now_s(), bench.scheduler.next_due_s
+        assert due_s is not None
+        bench.scheduler.advance(due_s - before_s)
+        pauses.append(round(due_s - before_s, 3))
+
+    assert pauses == [0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.1]  # the backoff of the bench

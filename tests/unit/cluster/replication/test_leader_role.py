@@ -8,6 +8,8 @@ import pytest
 
 from cordwood.cluster.cluster_control import IsrAnswer
 from cordwood.cluster.replication.replica_fetch import ReplicaError
+from cordwood.errors import NotLeaderError
+from cordwood.quantities import LeaderEpoch, Offset
 from fakes.replication_bench import ReplicationBench, partition
 
 
@@ -272,6 +274,21 @@ def test_one_change_is_under_way_at_a_time_and_an_image_decides_it(
     assert bench.replica.leader.isr.maximal == {1}
 
 
+def test_a_change_that_was_overtaken_is_asked_again_if_no_image_explains_it(
+    bench: ReplicationBench,
+) -> None:
+    bench.lead(in_sync=(1,))
+    bench.fetch_from(2, 0)
+    change = bench.asked[0][0]
+
+    bench.answer_isr(IsrAnswer.OVERTAKEN)
+    bench.scheduler.advance(1)
+    assert bench.asked == []
+    bench.scheduler.advance(2)
+
+    assert bench.asked[0][0] is change
+
+
 def test_a_change_without_an_answer_is_asked_again(bench: ReplicationBench) -> None:
     bench.lead(in_sync=(1,))
     bench.fetch_from(2, 0)
@@ -318,3 +335,74 @@ def test_a_fetch_that_waits_at_the_leader_is_no_news_of_the_follower(
     bench.fetch_from(2, 0, is_again=True)
 
     assert bench.replica.leader.replicas[2].caught_up_s == caught_up_s
+
+
+# --- deletions ---------------------------------------------------------------------------------
+
+
+def leading_three_records(bench: ReplicationBench) -> None:
+    bench.lead()
+    end = bench.append(b"a", b"b", b"c")
+    for node in (2, 3):
+        bench.fetch_from(node, end)
+    assert bench.log.delete_before(2, led_in=LeaderEpoch(1)) == 2
+
+
+def deletion(bench: ReplicationBench) -> list[bool]:
+    answers: list[bool] = []
+    bench.replica.await_deleted(Offset(2), LeaderEpoch(1), answers.append)
+    return answers
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_leader_that_was_deposed_deletes_nothing(bench: ReplicationBench, follows: bool) -> None:
+    bench.lead()
+    end = bench.append(b"a", b"b", b"c")
+    for node in (2, 3):
+        bench.fetch_from(node, end)
+    if follows:
+        bench.follow(2)
+    else:
+        bench.lead(2)
+
+    with pytest.raises(NotLeaderError):
+        bench.log.delete_before(2, led_in=LeaderEpoch(1))
+
+    assert bench.log.start_offset == 0
+
+
+def test_records_are_deleted_when_the_logs_of_all_replicas_start_behind_them(
+    bench: ReplicationBench,
+) -> None:
+    leading_three_records(bench)
+    answers = deletion(bench)
+
+    bench.fetch_from(2, 3, log_start=2)
+    assert answers == []
+    bench.fetch_from(3, 3, log_start=2)
+
+    assert answers == [True]
+    assert deletion(bench) == [True]
+
+
+def test_a_broker_that_is_not_alive_is_not_waited_for(bench: ReplicationBench) -> None:
+    leading_three_records(bench)
+    answers = deletion(bench)
+    bench.fetch_from(2, 3, log_start=2)
+
+    bench.brokers[3] = replace(bench.brokers[3], is_fenced=True)
+    bench.lead(in_sync=(1, 2), version=11)
+
+    assert answers == [True]
+
+
+def test_nobody_knows_what_became_of_a_deletion_whose_leadership_ended(
+    bench: ReplicationBench,
+) -> None:
+    leading_three_records(bench)
+    answers = deletion(bench)
+
+    bench.follow(2)
+
+    assert answers == [False]
+    assert deletion(bench) == [False]

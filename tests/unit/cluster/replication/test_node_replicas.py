@@ -67,6 +67,19 @@ def test_a_leader_whose_disk_is_full_leads_once_there_is_room(bench: Replication
     assert bench.reasons == []
 
 
+def test_a_leader_says_once_that_it_waits_for_room(bench: ReplicationBench) -> None:
+    full = OSError(errno.ENOSPC, "no space")
+    for epoch in (4, 5):
+        bench.troubles.clear()
+        bench.fs.fail_next("create", full, path_ends="leader-epoch-checkpoint.tmp")
+        bench.lead(epoch)
+        bench.fs.fail_next("create", full, path_ends="leader-epoch-checkpoint.tmp")
+        bench.scheduler.advance(0.1)
+
+        assert len(bench.troubles) == 1
+        assert f"without room on the disk it cannot lead in epoch {epoch}" in bench.troubles[0]
+
+
 def test_a_leader_whose_disk_is_full_does_not_lead_in_an_epoch_that_is_over(
     bench: ReplicationBench,
 ) -> None:
@@ -148,3 +161,23 @@ def test_after_the_end_of_the_node_nothing_is_led(bench: ReplicationBench) -> No
     with pytest.raises(NotLeaderError):
         bench.log.append(b"a")
     assert bench.scheduler.timer_count == 0
+
+
+def test_the_lag_of_followers_is_looked_at_although_a_look_failed(
+    bench: ReplicationBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.replicas.start()
+    bench.lead()
+    bench.append(b"a")
+    assert bench.replica.leader is not None
+
+    def fails() -> None:
+        raise ValueError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.replica.leader, "check_lag", fails)
+        with pytest.raises(ValueError, match="a bug"):
+            bench.scheduler.advance(0.5)
+    bench.scheduler.advance(1.0)
+
+    assert [replica.node_id for replica in bench.asked[-1][0].in_sync] == [1]

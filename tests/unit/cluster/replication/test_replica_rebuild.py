@@ -1,4 +1,4 @@
-"""A replica that is fetched anew beside its old files."""
+"""A replica that is fetched again beside its old files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cordwood.quantities import LeaderEpoch, Offset
 from fakes.client_batches import client_batch
 from fakes.replication_bench import PLACE, ReplicationBench
 from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import TOPIC, new_log
+from fakes.simulated_store import TOPIC, log_of, new_log, open_store
 
 VALUES = [b"%d" % number for number in range(10)]
 
@@ -53,6 +53,7 @@ class RebuildBench:
             self.node.replica, self, self, is_forced=is_forced, when_over=self.outcomes.append
         )
         rebuild.start()
+        rebuild.copy()
         return rebuild
 
     def batches(self, start: int, stop: int) -> bytes:
@@ -252,6 +253,49 @@ def test_a_replica_that_is_elected_gives_up_and_leads_with_its_old_log() -> None
     assert bench.node.store.directories.future_replicas() == {}
 
 
+def test_a_log_that_is_about_to_be_replaced_does_not_lead_any_more() -> None:
+    bench = RebuildBench(old_values=4)
+    rebuild = bench.rebuild()
+    bench.answer_bounds()
+    bench.high_watermark = 4
+    bench.answer_copy(3)
+    node = bench.node
+    node.waiting_jobs = []  # the disk takes its time
+    bench.answer_copy(1)
+    node.waiting_jobs[0]()  # the append, after which the swap waits for the disk
+    assert rebuild.phase is Phase.SWAPPING
+
+    node.lead(2)
+    rebuild.image_changed()
+    swap, *others = node.waiting_jobs[1:]
+    for job in others:
+        job()
+    assert node.replica.leader is None  # or it would take records that the new one lacks
+    swap()
+    node.waiting_jobs = None
+    node.replicas.drop(PLACE)
+    replica = node.replicas.host(PLACE, bench.outcome)
+
+    assert replica.leader is not None
+    assert replica.leader.epoch_start == 4
+
+
+def test_a_log_that_was_set_aside_leads_if_it_is_not_replaced_after_all() -> None:
+    bench = RebuildBench(old_values=4)
+    rebuild = bench.rebuild()
+    bench.answer_bounds()
+    bench.high_watermark = 2
+    bench.answer_copy(2)
+    assert not is_following(bench)
+    assert rebuild.phase is Phase.COPYING
+
+    bench.node.lead(2)
+    rebuild.image_changed()
+
+    assert bench.outcomes == [None]
+    assert bench.node.replica.leader is not None
+
+
 def test_another_leader_is_asked_after_an_election() -> None:
     bench = RebuildBench(old_values=4)
     bench.rebuild()
@@ -295,3 +339,20 @@ def test_a_silent_leader_is_asked_again() -> None:
     bench.answer_copy(10)
 
     assert values(bench.outcome) == VALUES
+
+
+def test_a_new_replica_may_lack_offsets_that_the_leader_compacted_away() -> None:
+    bench = RebuildBench()
+    bench.rebuild()
+    bench.answer_bounds()
+    gap = bytearray(bench.batches(0, 1))
+    gap[0:8] = (7).to_bytes(8, "big")  # the offset is not part of the checksum
+
+    bench.high_watermark = 8
+    bench.answer_copy(data=bytes(gap))
+
+    assert [record.offset for record in bench.outcome.read()] == [7]
+    assert bench.outcome.damages == []
+    bench.node.store.close()
+    with open_store(bench.node.fs, role=AMONG_OTHERS) as store:
+        assert log_of(store).damages == []

@@ -19,12 +19,12 @@ def test_the_epoch_survives_a_power_cut() -> None:
     fs = SimulatedFileSystem()
     fs.make_directory(DATA)
     fs.sync_directory("/")
-    assert BrokerEpochFile(fs, DATA).read() == -1
+    assert BrokerEpochFile(fs, DATA).read(was_orderly=False) == -1
 
     BrokerEpochFile(fs, DATA).save(41)
     BrokerEpochFile(fs, DATA).save(42)
 
-    assert BrokerEpochFile(fs.crash(random.Random(1)), DATA).read() == 42
+    assert BrokerEpochFile(fs.crash(random.Random(1)), DATA).read(was_orderly=False) == 42
 
 
 def test_an_epoch_that_was_withdrawn_is_gone() -> None:
@@ -36,7 +36,46 @@ def test_an_epoch_that_was_withdrawn_is_gone() -> None:
     file.withdraw()
     file.withdraw()
 
-    assert file.read() == -1
+    assert file.read(was_orderly=False) == -1
+
+
+def test_a_life_that_counted_unsynced_records_is_vouched_for_after_an_orderly_stop_only() -> None:
+    fs = SimulatedFileSystem()
+    fs.make_directory(DATA)
+    fs.sync_directory("/")
+    life = BrokerEpochFile(fs, DATA)
+    life.save(42)
+
+    life.note_unsynced()
+
+    after = BrokerEpochFile(fs.crash(random.Random(1)), DATA)
+    assert after.read(was_orderly=False) == -1
+    assert after.read(was_orderly=True) == 42
+    after.save(43)
+    assert after.read(was_orderly=False) == 43
+
+
+def test_a_life_that_is_registered_again_still_counted_unsynced_records() -> None:
+    fs = SimulatedFileSystem()
+    fs.make_directory(DATA)
+    life = BrokerEpochFile(fs, DATA)
+    life.note_unsynced()
+
+    life.save(42)
+
+    assert life.read(was_orderly=False) == -1
+
+
+def test_unsynced_records_bring_back_no_epoch_that_was_withdrawn() -> None:
+    fs = SimulatedFileSystem()
+    fs.make_directory(DATA)
+    life = BrokerEpochFile(fs, DATA)
+    life.save(42)
+
+    life.withdraw()
+    life.note_unsynced()
+
+    assert life.read(was_orderly=True) == -1
 
 
 def test_a_file_that_is_no_epoch_vouches_for_nothing() -> None:
@@ -45,7 +84,7 @@ def test_a_file_that_is_no_epoch_vouches_for_nothing() -> None:
     for content in (b"", b"0\n", b"1\n42\n", b"0\nforty\n", b"0\n" + b"4" * 100):
         fs.create(f"{DATA}/cordwood-broker-epoch", exclusive=False).write_at(0, content)
 
-        assert BrokerEpochFile(fs, DATA).read() == -1
+        assert BrokerEpochFile(fs, DATA).read(was_orderly=False) == -1
 
 
 def test_a_power_cut_takes_nothing_from_a_topic_that_promises_the_disk() -> None:
@@ -94,10 +133,10 @@ def test_all_directories_must_have_the_same_epoch() -> None:
         fs.make_directory(path)
     BrokerEpochFile(fs, "/one", "/two").save(42)
 
-    assert BrokerEpochFile(fs, "/one", "/two").read() == 42
-    assert BrokerEpochFile(fs, "/one", "/two", "/new").read() == -1
+    assert BrokerEpochFile(fs, "/one", "/two").read(was_orderly=False) == 42
+    assert BrokerEpochFile(fs, "/one", "/two", "/new").read(was_orderly=False) == -1
     BrokerEpochFile(fs, "/two").save(43)
-    assert BrokerEpochFile(fs, "/one", "/two").read() == -1
+    assert BrokerEpochFile(fs, "/one", "/two").read(was_orderly=False) == -1
 
 
 def test_a_broker_without_all_its_replicas_vouches_for_nothing() -> None:

@@ -1,6 +1,6 @@
 """Waiting for a log that another process writes."""
 
-import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,8 +21,9 @@ def log() -> PartitionLog:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Pauses that were made; the clock moves with them."""
     made: list[float] = []
-    monkeypatch.setattr(time, "sleep", made.append)
-    monkeypatch.setattr(time, "monotonic", lambda: sum(made))
+    clock = SimpleNamespace(sleep=made.append, monotonic=lambda: sum(made))
+    # The one that other threads of the process have goes on.
+    monkeypatch.setattr("cordwood.log.beside.polling.time", clock)
     return made
 
 
@@ -45,12 +46,14 @@ def test_pauses_grow_to_a_limit_and_the_timeout_is_kept(
 def test_new_records_end_the_wait(
     log: PartitionLog, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time, "sleep", lambda pause_s: fill(log, 1))
+    monkeypatch.setattr("cordwood.log.beside.polling.time.sleep", lambda pause_s: fill(log, 1))
 
     assert POLLING.wait_beyond(log.source, Offset(3), None)
 
 
-def test_closing_the_log_ends_the_wait(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda pause_s: log.close())
+def test_closing_the_log_ends_the_wait(
+    log: PartitionLog, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cordwood.log.beside.polling.time.sleep", lambda pause_s: log.close())
 
     assert not POLLING.wait_beyond(log.source, Offset(3), None)

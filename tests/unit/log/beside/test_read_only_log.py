@@ -318,9 +318,9 @@ def test_following_sees_new_records_and_ends_when_closed(tmp_path: Path) -> None
             thread.start()
             topic.append(b"1")
             topic.append(b"2")
-            assert enough.wait(20)
+            assert enough.wait(60)
             log.close()
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()
             assert seen == [b"0", b"1", b"2"]
 

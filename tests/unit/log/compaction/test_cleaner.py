@@ -244,11 +244,11 @@ def test_closing_a_store_ends_its_compaction() -> None:
 
     compacting = threading.Thread(target=compact)
     compacting.start()
-    is_begun.wait(10)
+    is_begun.wait(60)
 
     store.close()
 
-    assert may_go_on.wait(10)
+    assert may_go_on.wait(60)
     compacting.join()
     again = open_store(fs, clock=clock)
     assert [record.value for record in log_of(again, "orders").read()][-1] == b"19"

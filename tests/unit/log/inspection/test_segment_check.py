@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import crc32c
 import pytest
@@ -254,7 +255,8 @@ def test_a_small_file_that_is_being_written_is_no_problem(
     path = data / "orders-0" / "leader-epoch-checkpoint"
     whole = path.read_bytes()
     path.write_bytes(whole[:3])
-    monkeypatch.setattr("time.sleep", lambda seconds: path.write_bytes(whole))
+    pause = SimpleNamespace(sleep=lambda seconds: path.write_bytes(whole))
+    monkeypatch.setattr("cordwood.log.inspection.small_file_check.time", pause)
 
     assert list(check_small_files(RealFileSystem(), str(path.parent))) == []
 

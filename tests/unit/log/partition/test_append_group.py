@@ -53,11 +53,28 @@ def test_a_usual_batch_passes_with_the_facts_its_header_has(size: int) -> None:
     batch = client_batch(b"x" * size, b"y", timestamps=[NOW - 5, NOW])
 
     survey = BatchGate(TopicConfig()).survey(memoryview(batch), TimestampMs(NOW))
-    found = record_scan.survey_produced(memoryview(batch), 0, len(batch))
+    by_kernel = [
+        record_scan.survey_produced(memoryview(batch), 0, len(batch), oldest, newest, needs_keys)
+        for oldest, newest, needs_keys in (
+            (NOW - 5, NOW, False),
+            (NOW - 4, NOW, False),
+            (NOW - 5, NOW - 1, False),
+            (NOW - 5, NOW, True),
+        )
+    ]
 
     assert survey == UnplacedBatch(len(batch), 2, TimestampMs(NOW))
-    assert found is not None
-    assert found[:7] == (2, NOW, NOW - 5, False, -1, -1, -1)
+    assert by_kernel == [survey, None, None, None]
+
+
+def test_a_batch_of_a_transaction_passes_and_says_so() -> None:
+    batch = client_batch(b"v", transactional=True, producer_id=3, producer_epoch=0, sequence=0)
+
+    survey = BatchGate(TopicConfig()).survey(memoryview(batch), TimestampMs(NOW))
+
+    assert survey is not None
+    assert survey.is_transactional is True
+    assert (survey.producer_id, survey.base_sequence) == (3, 0)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +84,8 @@ def test_a_usual_batch_passes_with_the_facts_its_header_has(size: int) -> None:
         client_batch(b"v", attributes=0x20),
         client_batch(b"v", attributes=0x08),
         client_batch(b"v", base_offset=7),
-        client_batch(b"v", transactional=True, producer_id=3, sequence=0),
+        client_batch(b"v", transactional=True),
+        client_batch(b"v", transactional=True, producer_id=3, producer_epoch=0),
         client_batch(b"v", timestamps=[-1]),
         client_batch(b"v", timestamps=[NOW + 10 * 24 * 3_600_000]),
         client_batch(b"v") + b"more",

@@ -44,7 +44,7 @@ def test_what_an_interrupted_leader_did_not_serve_is_led_by_the_next_thread() ->
         groups.append(len(items))
         if len(groups) == 1:
             first_leads.set()
-            others_wait.wait(5)
+            others_wait.wait(60)
         if len(items) == 2:
             raise Interrupted
         for item in items:
@@ -64,14 +64,14 @@ def test_what_an_interrupted_leader_did_not_serve_is_led_by_the_next_thread() ->
 
     threads = [Thread(target=commit, args=(item,)) for item in (first, *others)]
     threads[0].start()
-    assert first_leads.wait(5)
+    assert first_leads.wait(60)
     for thread in threads[1:]:
         thread.start()
     while len(queue._gathering.items) < 2:
         threading.Event().wait(0.001)
     others_wait.set()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
 
     assert sorted(outcomes) == ["interrupted", "served", "served"]
     assert groups == [1, 2, 1]

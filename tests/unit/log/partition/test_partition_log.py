@@ -27,6 +27,7 @@ from cordwood.errors import (
     TransactionCoordinatorFencedError,
     UnexpectedOffsetError,
 )
+from cordwood.format.batch_builder import BatchStyle, build_batches
 from cordwood.format.batch_header import decode_batch_header
 from cordwood.format.record import Record
 from cordwood.log.partition.partition_log import PartitionLog
@@ -266,6 +267,29 @@ def test_append_many_over_segments_that_fails_is_taken_back_whole(fs: SimulatedF
     assert values(log) == [b"v0", b"v1"]
     append_all(log, 3)
     assert values(log) == [b"v0", b"v1", b"v2", b"v3", b"v4"]
+
+
+@pytest.mark.parametrize("segment_bytes", [1_000, 1_500, 4_000, 1_000_000])
+def test_append_many_fills_segments_as_if_each_batch_came_by_itself(
+    fs: SimulatedFileSystem, segment_bytes: int
+) -> None:
+    log = make(fs, internal_segment_bytes=segment_bytes, max_message_bytes=500)
+    expected = [b"%d" % n * 40 for n in range(60)]
+
+    where = log.append_many([(None, value) for value in expected])
+
+    assert (where.first_offset, where.next_offset) == (0, 60)
+    assert values(log) == expected
+    assert all(segment.size <= segment_bytes for segment in log.state.segments)
+    assert [log.get(n).value for n in range(60)] == expected  # type: ignore[union-attr]
+    single = make(SimulatedFileSystem(), internal_segment_bytes=segment_bytes)
+    for batch in build_batches(
+        [(None, value) for value in expected], TimestampMs(NOW), BatchStyle(bytes_max=500)
+    ):
+        single.batches.append_batch(bytes(batch.data))
+    assert [s.base_offset for s in log.state.segments] == [
+        s.base_offset for s in single.state.segments
+    ]
 
 
 def test_a_batch_larger_than_a_segment_is_refused(fs: SimulatedFileSystem) -> None:
@@ -1424,9 +1448,9 @@ def test_following_replays_and_then_waits_until_the_log_is_closed(tmp_path: Path
         thread.start()
         append_all(log, 3)
         for _ in range(5):
-            assert reached.acquire(timeout=20)
+            assert reached.acquire(timeout=60)
         log.close()
-        thread.join(20)
+        thread.join(60)
 
         assert not thread.is_alive()
         assert seen == [b"v%d" % n for n in range(1, 6)]

@@ -14,9 +14,11 @@ from cordwood.errors import (
     ReplicatedLogError,
     RoleChangedError,
 )
+from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.partition.replica_role import AMONG_OTHERS
 from cordwood.quantities import LeaderEpoch, Offset
+from cordwood.storage.checkpoint_file import write_epoch_checkpoint
 from fakes.client_batches import NOW, client_batch, marker_batch, raw_batch, raw_record
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
@@ -106,6 +108,34 @@ def test_an_epoch_without_records_survives_a_power_cut() -> None:
 
     assert again.replica.last_epoch == 5
     assert again.replica.end_of(epoch(1)) == (1, 2)
+
+
+def test_the_epochs_of_a_checkpoint_give_way_to_those_of_batches() -> None:
+    """A cut and the batches behind it were lost; batches from before the cut are back."""
+    fs, log = replica({"durability": "os"})
+    log.replica.follow(epoch(1))
+    log.replica.append(placed(0, b"a", b"b", b"c", b"d"), leader_epoch=epoch(1))
+    entries = [EpochEntry(epoch=epoch(e), start_offset=Offset(o)) for e, o in ((1, 0), (2, 2))]
+    write_epoch_checkpoint(fs, log.directory, entries)
+
+    once = fs.kill()
+    for again in (reopened(once), reopened(once.kill())):
+        assert again.end_offset == 4
+        assert again.replica.last_epoch == 1
+        assert again.replica.end_of(epoch(2)) == (-1, -1)
+
+
+def test_a_replica_shows_only_what_its_disk_has_until_its_leader_tells_more() -> None:
+    fs, log = replica({"durability": "os"})
+    log.replica.follow(epoch(1))
+    log.replica.append(placed(0, b"a", b"b"), leader_epoch=epoch(1))
+    log.sync()
+    log.replica.append(placed(2, b"c"), leader_epoch=epoch(1))
+    log.replica.raise_high_watermark(Offset(3))
+
+    again = reopened(fs.kill())
+
+    assert (again.high_watermark, again.end_offset) == (2, 3)
 
 
 def test_an_epoch_that_the_disk_does_not_take_is_not_led() -> None:
@@ -318,6 +348,101 @@ def test_a_replica_knows_producers_and_transactions_as_its_leader_does() -> None
 
     assert log.last_stable_offset == 2
     assert list(log.read(isolation="read_committed")) == []
+
+
+# --- without waiting ---------------------------------------------------------------------------
+
+
+def synced_files(fs: SimulatedFileSystem) -> list[str]:
+    """The files that are synced from now on."""
+    found: list[str] = []
+
+    def note(operation: str, path: str) -> None:
+        if "sync" in operation:
+            found.append(path)
+
+    fs.watch = note
+    return found
+
+
+def test_what_need_not_wait_is_appended_at_once_and_without_a_sync() -> None:
+    fs, log = replica()
+    log.replica.follow(epoch(1))
+    log.replica.append(placed(0, b"a"), leader_epoch=epoch(1))
+    synced = synced_files(fs)
+    second, third, fourth = (placed(number, b"b") for number in (1, 2, 3))
+
+    data = second + third + fourth[:40]
+    taken = log.replica.append_at_once(data, leader_epoch=epoch(1))
+
+    assert taken == len(data)  # what is cut short is whole in the next fetch
+    assert (log.end_offset, log.state.durable, synced) == (3, 0, [])
+    assert all_bytes(log) == placed(0, b"a") + second + third
+
+
+def test_a_new_epoch_is_not_begun_at_once() -> None:
+    fs, log = replica()
+    log.replica.follow(epoch(2))
+    log.replica.append(placed(0, b"a", in_epoch=1), leader_epoch=epoch(2))
+    synced = synced_files(fs)
+
+    taken = log.replica.append_at_once(placed(1, b"b", in_epoch=2), leader_epoch=epoch(2))
+
+    assert (taken, log.end_offset, log.replica.last_epoch, synced) == (0, 1, 1, [])
+
+
+def test_a_full_segment_is_left_to_the_append_that_may_wait() -> None:
+    _, log = replica({"internal.segment.bytes": 250})
+    log.replica.follow(epoch(1))
+    batches = [placed(number, b"v%02d" % number) for number in range(6)]
+    log.replica.append(batches[0], leader_epoch=epoch(1))
+    data = memoryview(b"".join(batches[1:]))
+
+    taken = log.replica.append_at_once(data, leader_epoch=epoch(1))
+    assert (taken, len(log.state.segments)) == (0, 1)
+    log.replica.append(data[taken:], leader_epoch=epoch(1))
+
+    assert all_bytes(log) == b"".join(batches)
+    assert len(log.state.segments) > 1
+
+
+def test_the_first_gap_is_not_written_at_once() -> None:
+    _, log = replica({"cleanup.policy": "compact"})
+    log.replica.follow(epoch(1))
+    log.replica.append(placed(0, b"a"), leader_epoch=epoch(1))
+    gappy = placed(7, b"b")
+
+    assert log.replica.append_at_once(gappy, leader_epoch=epoch(1)) == 0
+    log.replica.append(gappy, leader_epoch=epoch(1))
+
+    assert log.replica.append_at_once(placed(9, b"c"), leader_epoch=epoch(1)) == len(gappy)
+    assert log.end_offset == 10
+
+
+def test_a_log_that_starts_inside_of_a_batch_does_not_start_again_at_once() -> None:
+    _, log = replica()
+    log.replica.follow(epoch(1))
+    log.replica.restart_at(Offset(9), leader_epoch=epoch(1))
+
+    taken = log.replica.append_at_once(placed(8, b"a", b"b"), leader_epoch=epoch(1))
+
+    assert (taken, log.state.start) == (0, 9)
+
+
+def test_at_once_too_a_damaged_batch_and_an_earlier_leader_are_refused() -> None:
+    _, log = replica()
+    log.replica.follow(epoch(1))
+    log.replica.append(placed(0, b"a"), leader_epoch=epoch(1))
+    bad = bytearray(placed(2, b"b"))
+    bad[-1] ^= 1
+
+    with pytest.raises(ChecksumMismatchError):
+        log.replica.append_at_once(placed(1, b"b") + bytes(bad), leader_epoch=epoch(1))
+    log.replica.follow(epoch(2))
+    with pytest.raises(RoleChangedError):
+        log.replica.append_at_once(placed(2, b"c"), leader_epoch=epoch(1))
+
+    assert log.end_offset == 2
 
 
 # --- cutting and restarting --------------------------------------------------------------------

@@ -8,10 +8,10 @@ import pytest
 
 from cordwood.errors import NotLeaderError, UnverifiedTransactionError
 from cordwood.format.unplaced_batch import UnplacedBatch
-from cordwood.log.partition.client_batches import TransactionRules
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.partition.replica_role import AMONG_OTHERS
 from cordwood.log.rules.producer_state import MarkerFacts, VerificationGuard
+from cordwood.log.rules.transaction_rules import TransactionRules
 from cordwood.quantities import LeaderEpoch, Offset, ProducerId, TimestampMs
 from fakes.client_batches import NOW, client_batch, marker_batch
 from fakes.manual_clock import ManualClock

@@ -8,6 +8,7 @@ import pytest
 import cordwood
 from cordwood.errors import CorruptSegmentError, OffsetOutOfRangeError, RecordNotFoundError
 from cordwood.format.record import Record
+from cordwood.log.reading import single_record
 
 
 def _fill(topic: cordwood.Topic, sizes: list[int]) -> list[Record]:
@@ -46,6 +47,64 @@ def test_batches_of_any_size_in_one_segment(tmp_path: Path) -> None:
         for _ in range(2000):
             offset = chance.randrange(len(expected))
             assert log.get(offset) == expected[offset]
+
+
+@pytest.mark.parametrize("value_size", [10, 1_000])
+def test_the_index_and_headers_lead_to_every_record_of_a_sound_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value_size: int
+) -> None:
+    chance = random.Random(3)
+    sizes = [chance.choice([1, 1, 1, 30, 400]) for _ in range(60)]
+    with cordwood.open(tmp_path) as store:
+        config = {"durability": "os", "segment.bytes": "1MiB"}
+        topic = store.create_topic("t", config=config)
+        for size in sizes:
+            topic.append_many([(None, bytes(value_size))] * size)
+        log = topic.partition(0)
+        expected = list(log.read())
+
+        def refuse(*_: object) -> None:
+            raise AssertionError("a record was searched with the long walk")
+
+        monkeypatch.setattr(single_record, "walk_runs", refuse)
+
+        assert [log.get(n) for n in range(len(expected))] == expected
+
+
+def test_a_damaged_large_batch_is_an_error_and_its_neighbours_are_not(tmp_path: Path) -> None:
+    with cordwood.open(tmp_path) as store:
+        log = store.create_topic("t").partition(0)
+        for n in range(6):
+            log.append_many([(None, b"%d/%d" % (n, m) + bytes(1_000)) for m in range(100)])
+        [segment] = log.segments()
+        data = bytearray(Path(segment.path).read_bytes())
+        at = data.index(b"3/99")
+        with open(segment.path, "r+b") as file:
+            file.seek(at)
+            file.write(b"rot!")
+
+        for offset in (300, 350, 399):
+            with pytest.raises(CorruptSegmentError):
+                log.get(offset)
+        assert log[299].value[:4] == b"2/99"  # type: ignore[index]
+        assert log[400].value[:3] == b"4/0"  # type: ignore[index]
+
+
+def test_an_index_with_wrong_positions_misleads_nobody(tmp_path: Path) -> None:
+    with cordwood.open(tmp_path) as store:
+        topic = store.create_topic("t", config={"durability": "os", "segment.records": 500})
+        for n in range(20):
+            topic.append_many([(None, b"%d/%d" % (n, m) + bytes(1_000)) for m in range(100)])
+        expected = list(topic.partition(0).read())
+    for path in tmp_path.rglob("*.index"):
+        entries = bytearray(path.read_bytes())
+        for at in range(4, len(entries), 8):
+            entries[at : at + 4] = (at * 7_919 % 600_000).to_bytes(4, "big")
+        path.write_bytes(entries)
+
+    with cordwood.open(tmp_path, read_only=True) as store:
+        log = store.topic("t").partition(0)
+        assert [log.get(n) for n in range(0, 2_000, 37)] == expected[::37]
 
 
 def test_a_large_record_is_found(tmp_path: Path) -> None:

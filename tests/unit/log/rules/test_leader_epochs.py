@@ -156,3 +156,24 @@ def test_clearing_leaves_nothing_and_is_news_once() -> None:
 
 def test_entries_read_from_a_file_are_brought_into_order() -> None:
     assert pairs_of(epochs((1, 0), (3, 10), (2, 20))) == [(1, 0), (2, 20)]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "last", "expected"),
+    [
+        (0, 3, [(0, 0), (1, 4), (2, 9)]),
+        (0, 4, [(0, 0), (2, 9)]),
+        (0, 11, [(0, 0)]),
+        (1, 9, [(0, 0), (1, 4)]),
+        (2, 50, [(0, 0), (1, 4), (2, 9)]),
+    ],
+)
+def test_a_batch_is_believed_rather_than_later_epochs(
+    epoch: int, last: int, expected: list[tuple[int, int]]
+) -> None:
+    leader_epochs = epochs((0, 0), (1, 4), (2, 9))
+
+    is_changed = leader_epochs.drop_contradicted(LeaderEpoch(epoch), Offset(last))
+
+    assert pairs_of(leader_epochs) == expected
+    assert is_changed == (len(expected) < 3)

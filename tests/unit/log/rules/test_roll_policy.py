@@ -5,12 +5,16 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cordwood.log.rules.roll_policy import (
     Incoming,
     RollReason,
     draw_jitter_ms,
     due_for_timer_roll,
+    has_room,
+    roll_limits,
     roll_reason,
 )
 from cordwood.log.rules.topic_config import TopicConfig
@@ -181,3 +185,58 @@ def test_jitter_is_drawn_below_segment_jitter_and_segment_ms(
 
     assert drawn <= set(range(limit))
     assert max(drawn) == limit - 1
+
+
+edges = st.sampled_from([0, 1, 4_000, 5_000, MIB - 100, MIB, INT32_MAX - 5, INT32_MAX])
+
+
+@given(
+    size=edges,
+    incoming_size=edges,
+    first=st.sampled_from([-2, NO_TIMESTAMP, 0, NOW]),
+    later=st.sampled_from([-1, 0, 9_000, 9_001, 10_000, 10_001]),
+    offset=edges,
+    count=st.integers(0, 12),
+    records_max=st.none() | st.integers(1, 12),
+    is_index_full=st.booleans(),
+)
+def test_a_batch_that_certainly_has_room_never_needs_a_roll(
+    size: int,
+    incoming_size: int,
+    first: int,
+    later: int,
+    offset: int,
+    count: int,
+    records_max: int | None,
+    is_index_full: bool,
+) -> None:
+    config = replace(CONFIG, segment_records=records_max)
+    segment = SEGMENT._replace(
+        size=size,
+        first_batch_timestamp=TimestampMs(max(first, NO_TIMESTAMP)),
+        record_count=count,
+        is_index_full=is_index_full,
+    )
+    next_offset = Offset(SEGMENT.base_offset + offset)
+    moment = TimestampMs(max(first, 0) + later)
+    incoming = Incoming(incoming_size, moment, Offset(next_offset - 1), 1)
+
+    room = has_room(
+        segment,
+        roll_limits(config, jitter_ms=1_000),
+        TimestampMs(first),
+        incoming_size,
+        moment,
+        next_offset,
+        1,
+    )
+
+    if room:
+        assert roll_reason(segment, incoming, config, now_ms=NOW, jitter_ms=1_000) is None
+        assert incoming_size <= config.segment_bytes_effective
+
+
+def test_the_usual_batch_certainly_has_room() -> None:
+    limits = roll_limits(CONFIG)
+
+    assert has_room(SEGMENT, limits, NOW, 100, NOW, Offset(1006), 1)

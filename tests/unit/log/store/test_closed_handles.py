@@ -39,6 +39,7 @@ ALLOWED = {
     "close", "abandon", "is_closed", "partition", "has_partition", "view",
     "opened", "add_log", "add_partitions", "end", "reconfigure", "attach_archive",
     "check_current", "refresh", "choose_partition", "host", "is_here", "replace_log",
+    "split_by_partition",
 }  # fmt: skip
 # Plans that only a store makes.
 INTERNAL = {"cleaned_up_to", "forecast_compaction"}

@@ -50,3 +50,16 @@ def test_a_directory_that_cannot_be_marked_stays_offline_if_there_are_others(
     assert f"{bad} cannot be marked" in caplog.text
     with pytest.raises(OSError, match="File exists"):
         open_writer([str(bad)], defaults=TopicConfig(), role=AMONG_OTHERS)
+
+
+def test_a_member_does_not_take_a_directory_with_topics_of_a_broker_that_was_alone(
+    tmp_path: Path,
+) -> None:
+    with cordwood.open(tmp_path) as store:
+        store.create_topic("precious").append(b"acknowledged")
+
+    with pytest.raises(StorageError, match=r"records of a broker that was alone \(precious-0"):
+        open_writer([str(tmp_path)], defaults=TopicConfig(), role=AMONG_OTHERS)
+
+    with cordwood.open(tmp_path) as store:
+        assert [record.value for record in store.topic("precious").read()] == [b"acknowledged"]

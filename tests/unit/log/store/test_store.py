@@ -2,7 +2,6 @@
 
 import errno
 import random
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from cordwood.errors import (
 from cordwood.log.store.store import Store
 from fakes.client_batches import NOW
 from fakes.manual_clock import ManualClock
+from fakes.own_threads import OwnThreads
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import log_of, open_store
 
@@ -84,12 +84,14 @@ def test_one_failed_log_does_not_stop_the_others(fs: SimulatedFileSystem, store:
 
 
 def test_a_real_store_has_its_threads_and_ends_them(tmp_path: Path) -> None:
-    before = {thread.name for thread in threading.enumerate()}
-    with cordwood.open(tmp_path) as store:
-        store.create_topic("events").append(b"x")
-    after = {thread.name for thread in threading.enumerate() if thread.is_alive()}
+    with OwnThreads() as threads:
+        with cordwood.open(tmp_path) as store:
+            store.create_topic("events").append(b"x")
+            running = threads.names
+        left = threads.names
 
-    assert {name for name in after - before if name.startswith("cordwood")} == set()
+    assert any(name.startswith("cordwood-housekeeping") for name in running)
+    assert left == []
 
 
 def test_leaving_the_block_closes_the_store_cleanly(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The data directories of a store: locked, used side by side, closed or abandoned."""
 
 import errno
-import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from cordwood.errors import (
 from cordwood.log.store.store import Store
 from fakes.client_batches import NOW
 from fakes.manual_clock import ManualClock
+from fakes.own_threads import OwnThreads
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, IdleFlusher, open_store
 
@@ -170,14 +170,13 @@ def test_its_logs_take_nothing_more(tmp_path: Path) -> None:
 
 
 def test_none_of_its_threads_are_left(tmp_path: Path) -> None:
-    before = set(threading.enumerate())
-    store = cordwood.open(tmp_path)
-    store.create_topic("orders").append(b"x")
+    with OwnThreads() as threads:
+        store = cordwood.open(tmp_path)
+        store.create_topic("orders").append(b"x")
 
-    store.abandon()
+        store.abandon()
 
-    left = [t.name for t in set(threading.enumerate()) - before if t.name.startswith("cordwood")]
-    assert left == []
+        assert threads.names == []
 
 
 def test_a_directory_that_was_closed_in_order_is_clean(tmp_path: Path) -> None:

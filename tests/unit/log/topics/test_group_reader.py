@@ -2,8 +2,6 @@
 
 import gc
 import logging
-import multiprocessing
-import os
 import threading
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import pytest
 import cordwood
 from cordwood.errors import (
     ConfigError,
-    ForkedStoreError,
     LogClosedError,
     ReadOnlyError,
     TopicDeletedError,
@@ -20,6 +17,7 @@ from cordwood.errors import (
 )
 from cordwood.log.store.store import Store
 from cordwood.log.topics import group_session
+from fakes.forking_program import run_forking
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
@@ -492,26 +490,21 @@ def test_wrong_arguments_and_read_only_stores_are_refused(tmp_path: Path) -> Non
             beside.group("g").reader("orders")
 
 
-def _use_in_child(reader: cordwood.GroupReader, answers: "multiprocessing.Queue[str]") -> None:
-    try:
-        with reader:
-            next(iter(reader))
-    except ForkedStoreError as error:
-        answers.put(str(error))
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_is_refused_and_the_parent_goes_on(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    answers = context.Queue()
-    with cordwood.open(tmp_path) as store:
-        fill(store)
+    body = """
+    with cordwood.open(sys.argv[1]) as store:
+        topic = store.create_topic("orders")
+        for number in range(6):
+            topic.append(b"%d" % number)
         with store.group("g").reader("orders", idle_timeout_ms=0) as reader:
             next(iter(reader))
-            child = context.Process(target=_use_in_child, args=(reader, answers))
-            child.start()
 
-            assert f"belongs to process {os.getpid()}" in answers.get(timeout=TIMEOUT_S)
-            child.join(TIMEOUT_S)
+            def use():
+                with reader:
+                    next(iter(reader))
+
+            in_child(lambda: refused(use))
             assert len(list(reader)) == 5
         assert store.group("g").committed("orders", 0) == 6
+    """
+    run_forking(body, tmp_path)

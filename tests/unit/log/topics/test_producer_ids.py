@@ -169,3 +169,31 @@ def test_a_changed_digit_is_noticed(data: st.DataObject) -> None:
 
     with pytest.raises(FormatError):
         parse_producer_ids(bytes(content))
+
+
+def test_ids_of_logs_are_recorded_for_who_does_not_see_the_logs(fs: SimulatedFileSystem) -> None:
+    new_ids(fs, 5_000).record_known()
+
+    assert new_ids(fs).allocate() > 5_000
+
+
+def test_ids_that_are_recorded_need_no_room_to_be_recorded_again(fs: SimulatedFileSystem) -> None:
+    new_ids(fs, 5_000).record_known()
+    before = read_whole(fs, PATH, limit=100)
+
+    new_ids(fs, 5_000).record_known()
+    assert read_whole(fs, PATH, limit=100) == before
+
+    new_ids(fs, parse_producer_ids(before)).record_known()
+    assert parse_producer_ids(read_whole(fs, PATH, limit=100)) > parse_producer_ids(before)
+
+
+def test_damaged_numbers_are_replaced_when_ids_are_recorded(fs: SimulatedFileSystem) -> None:
+    new_ids(fs, 5_000).record_known()
+    file = fs.open_write(PATH)
+    file.write_at(24, b"x")
+    file.close()
+
+    new_ids(fs, 5_000).record_known()
+
+    assert new_ids(fs).allocate() > 5_000

@@ -1,6 +1,7 @@
 """The partitions of a cluster's topics that a broker has, as the controllers decide."""
 
 from dataclasses import replace
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -207,3 +208,50 @@ def test_a_partition_in_a_directory_that_is_offline_is_not_gone() -> None:
     with open_two(fs) as store:
         assert store.hosting.missing() == [("orders", lost)]
         assert not store.hosting.is_gone("orders", lost)
+
+
+def test_a_topic_that_is_set_aside_keeps_its_files_through_restarts() -> None:
+    fs = SimulatedFileSystem()
+    with open_member(fs) as store:
+        store.hosting.host(hosted(0, 2))
+        write(store, 2)
+
+        assert store.hosting.set_aside("orders", UUID(int=99)) == []
+        kept = store.hosting.set_aside("orders", ID)
+
+        assert store.topics() == []
+    with open_member(fs) as store:
+        assert store.topics() == []
+    assert len(kept) == 2
+    assert all(path.endswith("-stray") for path in kept)
+    assert directories(fs) == {path.rpartition("/")[2] for path in kept}
+    [with_records] = [path for path in kept if "orders-2." in path]
+    assert fs.size(f"{with_records}/{0:020d}.log") > 0
+
+
+def test_a_crash_while_a_topic_is_set_aside_removes_nothing() -> None:
+    calls = 0
+    while True:
+        calls += 1
+        fs = SimulatedFileSystem()
+        store = open_member(fs)
+        store.hosting.host(hosted(0, 2))
+        write(store, 2)
+        fs.fail_at(calls, OSError("crash"))
+        try:
+            store.hosting.set_aside("orders", ID)
+        except OSError:
+            is_over = False
+        else:
+            is_over = True
+        fs.clear_faults()
+        after = fs.crash(Random(calls))
+        store.abandon()
+        with open_member(after):
+            pass
+
+        found = [name for name in directories(after) if name.startswith("orders-2")]
+        assert len(found) == 1, calls
+        assert after.size(f"{DATA}/{found[0]}/{0:020d}.log") > 0
+        if is_over:
+            break

@@ -40,10 +40,10 @@ def test_following_a_topic_brings_records_of_all_partitions(tmp_path: Path) -> N
 
         thread = threading.Thread(target=follow)
         thread.start()
-        assert is_first.wait(10)
+        assert is_first.wait(60)
         for n in range(30):
             topic.append(b"%d" % n, partition=n % 3)
-        thread.join(10)
+        thread.join(60)
 
         assert not thread.is_alive()
         for partition in range(3):
@@ -65,7 +65,7 @@ def test_following_ends_when_nothing_comes_and_when_the_store_is_closed(tmp_path
     thread = threading.Thread(target=lambda: ended.extend(topic.follow()))
     thread.start()
     store.close()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 

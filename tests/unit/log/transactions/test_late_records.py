@@ -5,6 +5,12 @@ from pathlib import Path
 import cordwood
 from cordwood.format.transaction_records import TransactionState, decode_transaction_value
 from cordwood.log.store.store import Store, StoreSetup
+from cordwood.log.transactions.transaction_journal import JournalEntry, TransactionJournal
+from cordwood.log.transactions.transaction_machine import Refusal
+from cordwood.log.transactions.transaction_metadata import TransactionMetadata
+from cordwood.quantities import ProducerId, TimestampMs
+
+NOW = TimestampMs(1_700_000_000_000)
 
 
 def committed(store: Store) -> list[bytes | None]:
@@ -69,3 +75,41 @@ def test_late_records_are_written_when_the_store_is_closed(tmp_path: Path) -> No
         *_, last = log.read()
     assert last.value is not None
     assert decode_transaction_value(last.value).state is TransactionState.COMPLETE_COMMIT
+
+
+def test_a_late_record_is_left_out_if_a_newer_one_of_its_id_is_written_with_it(
+    tmp_path: Path,
+) -> None:
+    def entry(id_: str, state: TransactionState, *, is_awaited: bool = False) -> JournalEntry:
+        metadata = TransactionMetadata(
+            transactional_id=id_,
+            producer_id=ProducerId(1),
+            timeout_ms=1000,
+            state=state,
+            last_update_ms=NOW,
+        )
+        written = answers.append if is_awaited else None
+        return JournalEntry(transactional_id=id_, value=metadata, at_ms=NOW, written=written)
+
+    answers: list[Refusal | None] = []
+    with Store([str(tmp_path / "data")], StoreSetup(has_housekeeping=False)) as store:
+        log = store.create_topic("t").partition(0)
+
+        written = TransactionJournal(lambda _: log).append(
+            [
+                entry("one", TransactionState.COMPLETE_COMMIT),
+                entry("two", TransactionState.COMPLETE_ABORT),
+                entry("one", TransactionState.ONGOING, is_awaited=True),
+                entry("one", TransactionState.PREPARE_COMMIT, is_awaited=True),
+            ]
+        )
+        log.sync()
+        written.tell({})
+
+        values = [record.value for record in log.read()]
+    assert answers == [None, None]
+    assert [decode_transaction_value(value).state for value in values if value is not None] == [
+        TransactionState.COMPLETE_ABORT,
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_COMMIT,
+    ]

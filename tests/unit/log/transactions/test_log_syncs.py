@@ -11,6 +11,7 @@ from cordwood.log.transactions.log_syncs import LogSyncs
 from cordwood.quantities import Offset
 from cordwood.storage.kernel_syncs import KernelSyncs
 from fakes.client_batches import client_batch
+from fakes.scarcity import refuse_descriptors, refuse_threads
 
 
 @pytest.fixture
@@ -65,3 +66,18 @@ def test_a_log_that_fails_is_named_and_the_others_are_synced(logs: list[Partitio
 
     assert list(failures) == [logs[1]]
     assert all(log.state.durable == ends[log] for log in logs if log is not logs[1])
+
+
+@pytest.mark.parametrize("given", [0, 1])
+def test_logs_are_synced_if_the_system_has_no_descriptor_and_no_thread_to_give(
+    logs: list[PartitionLog], given: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_unsynced(logs)
+    LogSyncs().await_kept({log: log.end_offset for log in logs})  # settled: one file each
+    ends = append_unsynced(logs)
+    refuse_descriptors(monkeypatch)
+    refuse_threads(monkeypatch, given=given)
+
+    assert LogSyncs().await_kept(ends) == {}
+
+    assert all(log.state.durable == end for log, end in ends.items())

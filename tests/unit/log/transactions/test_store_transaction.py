@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood.errors import ProducerFencedError, TransactionError
+from cordwood.errors import (
+    DiskFullError,
+    InvalidRecordError,
+    ProducerFencedError,
+    TransactionError,
+)
 from cordwood.format.transaction_records import TransactionState
 from cordwood.log.store.store import Store
 from fakes.manual_clock import ManualClock
@@ -53,6 +58,68 @@ def test_records_are_visible_together_at_the_end(store: Store) -> None:
     assert committed(store, "orders") == [b"a"]
     assert committed(store, "paid") == [b"b"]
     assert store.topic("orders").partition(2).last_stable_offset == 2  # the marker takes one
+
+
+def test_many_records_are_appended_in_one_call_each_to_the_partition_of_its_key(
+    store: Store,
+) -> None:
+    records = [(b"key %d" % number, b"value %d" % number) for number in range(40)]
+
+    with store.transaction("billing") as transaction:
+        transaction.append("orders", b"first", partition=0)
+        places = transaction.append_many("orders", records)
+        transaction.append("orders", b"last", partition=0)
+
+        assert committed(store, "orders") == []
+
+    topic = store.topic("orders")
+    assert len(places) == 40
+    assert {place.partition for place in places} == {0, 1, 2}
+    for (key, value), place in zip(records, places, strict=True):
+        found = topic.partition(place.partition).get(place.offset)
+        assert found is not None
+        assert (found.key, found.value) == (key, value)
+        assert place.partition == topic.choose_partition(key)
+    assert len(committed(store, "orders")) == 42
+
+
+def test_records_of_several_batches_are_numbered_through(store: Store) -> None:
+    values = [bytes([number]) * 50_000 for number in range(30)]  # six batches
+
+    with store.transaction("billing") as transaction:
+        (part,) = transaction.append_many("paid", [(None, value) for value in values]).ranges
+        transaction.append("paid", b"next")  # refused, if the numbers were wrong
+
+    assert (part.first_offset, part.next_offset) == (0, 30)
+    assert committed(store, "paid") == [*values, b"next"]
+
+
+def test_after_an_append_that_failed_nothing_is_committed(
+    fs: SimulatedFileSystem, store: Store
+) -> None:
+    def ignore_a_failure() -> None:
+        with store.transaction("billing") as transaction:
+            transaction.append("orders", b"a", partition=0)
+            fs.capacity_bytes = 0
+            with pytest.raises(DiskFullError):
+                transaction.append_many("orders", [(None, bytes(1000))], partition=0)
+            fs.capacity_bytes = None
+
+    with pytest.raises(TransactionError, match="an append failed"):
+        ignore_a_failure()
+
+    assert committed(store, "orders") == []
+
+
+def test_a_record_that_is_refused_leaves_the_transaction_as_it_was(store: Store) -> None:
+    store.create_topic("accounts", config={"cleanup.policy": "compact"})
+
+    with store.transaction("billing") as transaction:
+        transaction.append("accounts", b"1", key=b"a")
+        with pytest.raises(InvalidRecordError):
+            transaction.append_many("accounts", [(b"b", b"2"), (None, b"3")])
+
+    assert committed(store, "accounts") == [b"1"]
 
 
 def test_an_exception_aborts(store: Store) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from cordwood.errors import TransactionError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
-from cordwood.log.partition.client_batches import TransactionRules
+from cordwood.log.rules.transaction_rules import TransactionRules
 from cordwood.log.store.store import Store
 from cordwood.log.transactions.transaction_entry import Granted, Outcome
 from fakes.client_batches import client_batch

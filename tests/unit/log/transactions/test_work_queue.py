@@ -59,3 +59,60 @@ def test_a_stop_works_on_what_is_not_urgent_too() -> None:
 
     assert worked.rounds == [["complete"]]
     assert not queue.put("late")
+
+
+class Deputy:
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.items: list[tuple[str, bool]] = []
+        self.hurried = 0
+
+    def put(self, item: str, *, is_urgent: bool) -> None:
+        self.items.append((item, is_urgent))
+
+    def hurry(self) -> None:
+        self.hurried += 1
+
+
+def test_a_substitute_gets_what_comes_after_the_thread_has_done_what_came_before() -> None:
+    worked, deputy = Worked(), Deputy()
+    queue = WorkQueue("test", worked)
+    queue.put("complete", is_urgent=False)
+
+    queue.hand_over(deputy)
+    before = list(worked.rounds)
+    queue.put("ongoing", is_urgent=False)
+    queue.put("prepare")
+    queue.hurry()
+    queue.stop()
+
+    assert before == worked.rounds == [["complete"]]
+    assert deputy.items == [("ongoing", False), ("prepare", True)]
+    assert deputy.hurried == 1
+
+
+def test_what_a_substitute_has_not_done_is_done_by_the_thread_in_order() -> None:
+    worked, deputy = Worked(), Deputy()
+    queue = WorkQueue("test", worked)
+    queue.hand_over(deputy)
+    queue.put("prepare")
+
+    queue.take_back(lambda: [item for item, _ in deputy.items])
+    queue.put("complete")
+    queue.stop()
+
+    assert [item for items in worked.rounds for item in items] == ["prepare", "complete"]
+
+
+def test_a_substitute_can_leave_an_item_to_the_thread() -> None:
+    worked, deputy = Worked(), Deputy()
+    queue = WorkQueue("test", worked)
+    queue.hand_over(deputy)
+
+    queue.put_here("offsets")
+    worked.wait_for(1)
+    queue.stop()
+
+    assert worked.rounds == [["offsets"]]
+    assert not queue.put_here("late")
