@@ -139,11 +139,10 @@ class _ClusterTopicConfigs:
         self._settings = settings
 
     def entries(self) -> list[ConfigEntry]:
-        defaults = self._dynamic.static.topic_defaults
         return topic_entries(
-            TopicConfig.parse(self._settings, defaults=defaults),
+            TopicConfig.parse(self._settings, defaults=self._dynamic.topic_defaults),
             self._settings,
-            defaults=defaults,
+            defaults=self._dynamic.static.topic_defaults,
             layers=self._dynamic.layers,
         )
 
@@ -154,7 +153,7 @@ class _ClusterTopicConfigs:
         return self._settings
 
     def effective(self) -> Mapping[str, str]:
-        defaults = self._dynamic.static.topic_defaults
+        defaults = self._dynamic.topic_defaults
         return TopicConfig.parse(self._settings, defaults=defaults).effective()
 
     def change(self, changes: Changes, *, validate_only: bool) -> None:

@@ -1,7 +1,8 @@
 """Settings that change while the broker runs: of the broker, and of single consumer groups.
 
 A change is checked as a whole, saved in the data directories, and in effect on return. After a
-restart the saved settings come before those in the configuration file, as in Kafka.
+restart the saved settings come before those in the configuration file, as in Kafka. The settings of
+a member of a cluster are those that the controllers keep.
 """
 
 import logging
@@ -26,6 +27,7 @@ from cordwood.broker.telemetry.subscription import (
 )
 from cordwood.errors import ConfigError, CordwoodError
 from cordwood.log.rules.config_key import ConfigKey
+from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.store import Store
 
 logger = logging.getLogger(__name__)
@@ -56,6 +58,7 @@ class DynamicConfigs:
             cleaner=store.cleaner.config,
         )
         self._running = self.static
+        self._followed: ConfigLayers | None = None  # what the controllers of a cluster keep
 
     @property
     def broker(self) -> BrokerConfig:
@@ -63,7 +66,14 @@ class DynamicConfigs:
         return self._running.broker
 
     @property
+    def topic_defaults(self) -> TopicConfig:
+        """The defaults of topics now."""
+        return self._running.topic_defaults
+
+    @property
     def layers(self) -> ConfigLayers:
+        if self._followed is not None:
+            return self._followed
         return ConfigLayers(
             own=self._saved.of(_BROKER, self._node), shared=self._saved.of(_BROKER, EVERY_BROKER)
         )
@@ -86,11 +96,72 @@ class DynamicConfigs:
         except CordwoodError as error:
             logger.error("ignoring all saved settings of the broker: %s", error)
 
+    def follow(self, layers: ConfigLayers) -> None:
+        """Put what the controllers of a cluster keep into effect, in place of what is saved here.
+
+        Controllers take keys of any name. One that this broker does not have is left out, and so
+        is a value that it cannot use: the others count.
+        """
+        subscribed = sorted(layers.subscriptions)[:SUBSCRIPTIONS_MAX]
+        if len(subscribed) < len(layers.subscriptions):
+            logger.warning(
+                "%d client metrics subscriptions are left out: at most %d are served",
+                len(layers.subscriptions) - len(subscribed),
+                SUBSCRIPTIONS_MAX,
+            )
+        with self._changing:
+            known = ConfigLayers(
+                own=_usable(layers.own),
+                shared=_usable(layers.shared),
+                groups=self._usable_groups(layers.groups),
+                subscriptions={name: dict(layers.subscriptions[name]) for name in subscribed},
+            )
+            before = self._followed
+            if known == before:
+                return
+            self._followed = known
+            try:
+                self._apply(self.static.with_dynamic(known.merged))
+            except CordwoodError:
+                self._apply_one_by_one(known.merged)
+            if before is None or known.subscriptions != before.subscriptions:
+                self._tell_subscriptions()
+
+    def _usable_groups(
+        self, groups: Mapping[str, Mapping[str, str]]
+    ) -> dict[str, Mapping[str, str]]:
+        """Those that this broker can use: controllers may have other limits."""
+        found: dict[str, Mapping[str, str]] = {}
+        for name, texts in groups.items():
+            try:
+                known = {
+                    key: canonical(key, text, GROUP_KEYS)
+                    for key, text in texts.items()
+                    if key in GROUP_KEYS
+                }
+                _check_group(known, self.static.broker)
+            except ConfigError as error:
+                logger.warning("this broker leaves the settings of group %s out: %s", name, error)
+            else:
+                found[name] = known
+        return found
+
+    def _apply_one_by_one(self, texts: Mapping[str, str]) -> None:
+        """As many as go together."""
+        kept: dict[str, str] = {}
+        for name, text in texts.items():
+            try:
+                self._apply(self.static.with_dynamic({**kept, name: text}))
+            except CordwoodError as error:
+                logger.warning("this broker leaves a setting of the cluster out: %s", error)
+            else:
+                kept[name] = text
+
     # --- the broker --------------------------------------------------------------------------
 
     def of_broker(self, name: str) -> Mapping[str, str]:
         """The settings of this broker, or of every broker."""
-        return self._saved.of(_BROKER, name)
+        return self.layers.shared if name == EVERY_BROKER else self.layers.own
 
     def alter_broker(self, name: str, changes: Changes, *, validate_only: bool) -> None:
         with self._changing:
@@ -122,10 +193,14 @@ class DynamicConfigs:
     # --- groups ------------------------------------------------------------------------------
 
     def of_group(self, group_id: str) -> Mapping[str, str]:
+        if self._followed is not None:
+            return self._followed.groups.get(group_id, {})
         return self._saved.of(_GROUP, group_id)
 
     def groups(self) -> list[str]:
         """The groups that have settings of their own."""
+        if self._followed is not None:
+            return sorted(self._followed.groups)
         return self._saved.names(_GROUP)
 
     def alter_group(self, group_id: str, changes: Changes, *, validate_only: bool) -> None:
@@ -143,10 +218,14 @@ class DynamicConfigs:
     # --- client metrics ----------------------------------------------------------------------
 
     def of_subscription(self, name: str) -> Mapping[str, str]:
+        if self._followed is not None:
+            return self._followed.subscriptions.get(name, {})
         return self._saved.of(_CLIENT_METRICS, name)
 
     def subscription_names(self) -> list[str]:
         """The subscriptions to client metrics, in order."""
+        if self._followed is not None:
+            return sorted(self._followed.subscriptions)
         return self._saved.names(_CLIENT_METRICS)
 
     def subscriptions(self) -> list[Subscription]:
@@ -165,6 +244,11 @@ class DynamicConfigs:
             self._subscribed.append(listener)
             listener(self.subscriptions())
 
+    def _tell_subscriptions(self) -> None:
+        found = self.subscriptions()
+        for listener in self._subscribed:
+            listener(found)
+
     def alter_subscription(self, name: str, changes: Changes, *, validate_only: bool) -> None:
         with self._changing:
             texts = _changed(self._saved.of(_CLIENT_METRICS, name), changes, SUBSCRIPTION_KEYS)
@@ -177,10 +261,20 @@ class DynamicConfigs:
             if validate_only:
                 return
             self._saved.put(_CLIENT_METRICS, name, texts)
-            found = self.subscriptions()
-            for listener in self._subscribed:
-                listener(found)
+            self._tell_subscriptions()
         logger.info("changed client metrics subscription %s: %s", name, ", ".join(sorted(changes)))
+
+
+def _usable(texts: Mapping[str, str]) -> dict[str, str]:
+    """Those that this version knows, as canonical text."""
+    found: dict[str, str] = {}
+    for name, text in texts.items():
+        if name in DYNAMIC_KEYS:
+            try:
+                found[name] = canonical(name, text, DYNAMIC_KEYS)
+            except ConfigError as error:
+                logger.warning("this broker leaves a setting of the cluster out: %s", error)
+    return found
 
 
 def _changed(

@@ -13,6 +13,7 @@ from cordwood.errors import (
     ConfigError,
     CordwoodError,
     CorruptSegmentError,
+    EarlierBatchRefusedError,
     ForkedStoreError,
     FormatError,
     InvalidProducerEpochError,
@@ -93,6 +94,7 @@ _CODES: Final[Mapping[type[BaseException], ErrorCode]] = {
     ReplicatedLogError: ErrorCode.policy_violation,
     # Clients retry soon, without looking for another leader.
     LogHeldError: ErrorCode.not_enough_replicas,
+    EarlierBatchRefusedError: ErrorCode.not_enough_replicas,
     # Damage does not go away: clients retry storage errors, but report this one.
     CorruptSegmentError: ErrorCode.corrupt_message,
     StorageError: ErrorCode.kafka_storage_error,

@@ -26,6 +26,7 @@ from cordwood.broker.config.cluster_config import ClusterConfig
 from cordwood.broker.config.security_config import SecurityConfig
 from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.handlers.api_versions import unsupported_version_response
+from cordwood.broker.handlers.transaction_frames import TransactionFrames
 from cordwood.broker.net.acceptor import Acceptor
 from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.connection_registry import ConnectionRegistry
@@ -33,7 +34,6 @@ from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
-from cordwood.broker.net.tls_handshakes import TlsHandshakes
 from cordwood.broker.net.workers import Workers
 from cordwood.broker.observing.observed_broker import ObservedBroker, ObservedLimits
 from cordwood.broker.records.archive_reads import ArchiveReaders
@@ -46,7 +46,8 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.broker.records.produce_lanes import ProduceLanes
-from cordwood.broker.security.audit_log import AuditLog, audit_targets
+from cordwood.broker.records.transaction_rounds import TransactionRounds
+from cordwood.broker.security.audit_log import AuditLog, AuditTarget, audit_targets
 from cordwood.broker.security.audit_topic import AuditTopic
 from cordwood.broker.security.audited_decisions import AuditedDecisions
 from cordwood.broker.security.authentication import Authentications
@@ -54,7 +55,6 @@ from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.broker.security.certificate_watch import CertificateWatch
 from cordwood.broker.security.client_quotas import ClientQuotas
 from cordwood.broker.security.connection_rates import ConnectionRates
-from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.services import Services
 from cordwood.broker.telemetry.client_metrics import ClientMetrics
 from cordwood.clock import SystemClock
@@ -69,12 +69,15 @@ from cordwood.security.security_state import SecurityState
 
 if TYPE_CHECKING:
     from cordwood.broker.cluster.cluster_assembly import MemberSurroundings
+    from cordwood.broker.cluster.cluster_audit_topic import ClusterAuditTopic
     from cordwood.broker.cluster.cluster_member import ClusterMember
     from cordwood.broker.cluster.cluster_security import ClusterSecurity
     from cordwood.broker.cluster.cluster_services import ClusterServices
+    from cordwood.broker.net.tls_handshakes import TlsHandshakes
     from cordwood.broker.observing.http_server import HttpServer
     from cordwood.broker.observing.otel_export import OtelExport
     from cordwood.broker.security.peer_tls import PeerTls
+    from cordwood.broker.security.tls_listener import TlsListener
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +124,7 @@ class BrokerServer:
         self._when_failed = when_failed
         self._assemble = assemble
         self._joining: Joining | None = None
+        self._transactions: TransactionRounds | None = None
         self.member: ClusterMember | None = None
         self.store = store
         self.config = config
@@ -137,10 +141,11 @@ class BrokerServer:
         self.quotas = ClientQuotas(self.security.quotas)
         self._rates = ConnectionRates(self.security.quotas)
         self._clock = SystemClock()
+        self._audit_topic: ClusterAuditTopic | None = None
         self.audit = AuditLog(
             self.security.audit,
             self._clock,
-            audit_targets(self.security.audit, lambda name: AuditTopic(store, name)),
+            audit_targets(self.security.audit, self._new_audit_topic),
         )
         decisions = AuditedDecisions(self.audit)
         self.access_events = AccessEvents(decisions.decided)
@@ -166,9 +171,8 @@ class BrokerServer:
         self._endpoint: HttpServer | None = None
         self._otel: OtelExport | None = None
         self._clients: ClientMetrics | None = None
-        # In a cluster the controllers keep the subscriptions, and are not asked for them yet.
         is_shown = config.metrics_port is not None or config.otel_endpoint is not None
-        if is_shown and self._cluster is None:
+        if is_shown:
             self._clients = ClientMetrics(bytes_max=config.telemetry_max_bytes, new_id=uuid.uuid4)
         self._is_started = False
         self._is_stopped = False
@@ -198,9 +202,7 @@ class BrokerServer:
             authentications=self.authentications.by_listener,
             certificate_events=self.authentications.certificate_events,
         )
-        self._handshakes = (
-            None if self._tls is None else TlsHandshakes(self._tls, self._control, self._host)
-        )
+        self._handshakes = None if self._tls is None else self._new_handshakes(self._tls)
         self._acceptors = [
             Acceptor(
                 listener,
@@ -223,6 +225,12 @@ class BrokerServer:
         self._route_records(watch)
         self.security_file.when_changed(self._apply_quotas)
 
+    def _new_handshakes(self, loop: EventLoop) -> "TlsHandshakes":
+        # Not at the top: a broker without TLS does not load it.
+        from cordwood.broker.net.tls_handshakes import TlsHandshakes
+
+        return TlsHandshakes(loop, self._control, self._host)
+
     def _open_security(self) -> SecuritySource:
         """The users, rules and quotas in force: those of the store, or of the cluster."""
         self._cluster_access: ClusterSecurity | None = None
@@ -236,6 +244,15 @@ class BrokerServer:
         self._cluster_access = member_access(self.store, self.security)
         return self._cluster_access
 
+    def _new_audit_topic(self, name: str) -> AuditTarget:
+        if self._cluster is None:
+            return AuditTopic(self.store, name)
+        # Not at the top: a broker that is alone does not load it.
+        from cordwood.broker.cluster.cluster_audit_topic import ClusterAuditTopic
+
+        self._audit_topic = ClusterAuditTopic(name, self._clock)
+        return self._audit_topic
+
     def _apply_quotas(self, state: SecurityState) -> None:
         """Quotas have changed: clients that are muted because of the old ones are read again."""
         self._rates.apply(state)
@@ -248,9 +265,24 @@ class BrokerServer:
         for acceptor in self._acceptors:
             self._control.call_soon(partial(acceptor.reconfigure, config))
 
+    @property
+    def _is_member(self) -> bool:
+        return self._cluster is not None or self._assemble is not None
+
     def _route_records(self, watch: LogWatch) -> None:
         table, syncs, config = self._table, self._syncs, self.config
         pending = PendingProduces(self._data, watch, table)
+        self.fetches = FetchHandler(
+            table=table,
+            watch=watch,
+            loop=self._data,
+            readers=self._archive_readers,
+            sessions=FetchSessions(
+                config.max_incremental_fetch_session_cache_slots, self._data.now_s
+            ),
+            bytes_max=config.fetch_max_bytes,
+            quotas=self.quotas,
+        )
         lanes = ProduceLanes(
             table=table,
             watch=watch,
@@ -258,6 +290,8 @@ class BrokerServer:
             pending=pending,
             loop=self._data,
             clock=self._clock,
+            appended=self.fetches.soles.appended,
+            transactions=None if self._is_member else self.store.transactions,
             closed_topics=self.security.audit.closed_topics,
         )
         self._produces = ProduceHandler(
@@ -272,17 +306,7 @@ class BrokerServer:
             closed_topics=self.security.audit.closed_topics,
         )
         self._router.add_frame_handler(ApiKey.PRODUCE, self._produces)
-        self.fetches = FetchHandler(
-            table=table,
-            watch=watch,
-            loop=self._data,
-            readers=self._archive_readers,
-            sessions=FetchSessions(
-                config.max_incremental_fetch_session_cache_slots, self._data.now_s
-            ),
-            bytes_max=config.fetch_max_bytes,
-            quotas=self.quotas,
-        )
+        self._router.gather_frames(lanes.take, lanes.take_all)
         self._router.add_frame_handler(ApiKey.FETCH, self.fetches)
 
     # --- life --------------------------------------------------------------------------------
@@ -323,6 +347,8 @@ class BrokerServer:
             clients=self._clients,
         )
         self._router.add_routes(self.services.routes())
+        if cluster is None:
+            self._shorten_transactions(view)
         missing = set(API_CATALOG) - self._router.served_apis
         assert not missing, f"advertised and not served: {missing}"
         self._is_started = True
@@ -344,10 +370,28 @@ class BrokerServer:
         for acceptor in self._acceptors:
             logger.info("%s listens on %s:%d", acceptor.known_as.name, *acceptor.address)
 
+    def _shorten_transactions(self, view: ClusterView) -> None:
+        """The data loop does the work of the coordinator, and answers its usual requests."""
+        coordinator = self.store.transactions
+        frames = TransactionFrames(
+            coordinator,
+            view,
+            self._router,
+            self.metrics,
+            closed_topics=self.security.audit.closed_topics,
+        )
+        for api in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN):
+            self._router.add_frame_handler(api, frames)
+            self._router.take_frames[api] = frames.take
+        self._transactions = TransactionRounds(
+            self._data, self._watch, self._syncs, coordinator.work
+        )
+        self._transactions.start()
+
     def _join(self) -> "ClusterServices | None":
         """Everything of a member of a cluster. It joins once the loops turn."""
         assemble = self._assemble
-        if assemble is None and self._cluster is None:
+        if not self._is_member:
             return None
         # Not at the top: a broker that is alone does not load it.
         from cordwood.broker.cluster.cluster_assembly import (
@@ -377,11 +421,14 @@ class BrokerServer:
                 workers=self._workers,
                 clock=self._clock,
                 when_failed=self._when_failed,
+                dynamic=self._dynamic,
                 access=self._cluster_access,
                 tls=tls,
                 security_file=self._own_security,
             ),
         )
+        if self._audit_topic is not None:
+            self._audit_topic.serve(services.audit_ways(self._control))
         self._table.cluster = self.member
         self._produces.transactions = services.transactions.verification
         return services
@@ -392,7 +439,7 @@ class BrokerServer:
         self._certificates = CertificateWatch([*self._tls_listeners(), *self._peer_tls])
         self._certificates.start()
 
-    def _tls_listeners(self) -> list[TlsListener]:
+    def _tls_listeners(self) -> "list[TlsListener]":
         return [acceptor.tls for acceptor in self._acceptors if acceptor.tls is not None]
 
     def _open_endpoint(self, identity: ClusterIdentity) -> "HttpServer":
@@ -497,6 +544,8 @@ class BrokerServer:
                 loop.stop()
         self.authentications.stop()
         self._syncs.stop()
+        if self._transactions is not None:
+            self._transactions.stop()
         self._archive_readers.stop()
         deadline_s = max(deadline_s, time.monotonic() + _STOP_S_MIN)
         _stop_pool(self._workers, deadline_s)
@@ -555,6 +604,8 @@ class BrokerServer:
             if not drained.wait(_left_s(deadline_s)):
                 logger.warning("%s: requests are still under way; stopping without them", loop.name)
         self.services.stop()
+        if self._audit_topic is not None:
+            self.audit.stop()  # while the leaders of its topic can be reached
         self._end_roles()
         for loop in (self._control, self._data):
             self._connections.close_all(loop)
@@ -593,6 +644,8 @@ class BrokerServer:
             self._endpoint.stop()
         self.authentications.stop()
         self._syncs.stop()
+        if self._transactions is not None:
+            self._transactions.stop()
         self._workers.shutdown(wait=False, cancel_futures=True)
         self._archive_readers.stop()
         self._long_work.shutdown(wait=False, cancel_futures=True)

@@ -62,7 +62,7 @@ from cordwood.security.security_source import SecuritySource
 
 if TYPE_CHECKING:  # a broker that is alone does not load it
     from cordwood.broker.cluster.cluster_services import ClusterServices
-    from cordwood.broker.cluster.transaction_shards import TransactionShards
+    from cordwood.broker.cluster.transactions.transaction_shards import TransactionShards
 
 
 # As in Kafka, clients are told of these only if somebody looks at what they send.
@@ -146,12 +146,13 @@ class Services:
         coordinator = self._coordinator
         self._changes = store.changes
         closed_topics = security.config.audit.closed_topics
+        hidden = frozenset() if clients is not None else _TELEMETRY
         self._outside = InboxGroupChanges(coordinator, store.registry.id_of)
         self._audit = InboxAudit(store.registry, store.committed_offsets, events)
         self._handlers = (
-            ApiVersionsHandler(hidden=frozenset() if clients is not None else _TELEMETRY)
+            ApiVersionsHandler(hidden=hidden)
             if cluster is None
-            else ApiVersionsHandler(cluster.apis, cluster.features, hidden=_TELEMETRY),
+            else ApiVersionsHandler(cluster.apis, cluster.features, hidden=hidden),
             TelemetryHandler(clients),
             SaslHandler(),
             UsersHandler(security_file),

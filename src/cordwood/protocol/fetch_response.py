@@ -45,6 +45,8 @@ _DIVERGING: Final = struct.Struct(">iq")
 _LEADER: Final = struct.Struct(">ii")
 _FIRST_WITH_NODES: Final = 16
 _NO_TAGS: Final = b"\0"
+_ERROR_END: Final = 6  # of a partition: behind its number and error code
+_WITHOUT_LOG_START: Final = 16
 _NO_REPLICA: Final = -1
 FIRST_WITH_RACK: Final = 11
 
@@ -151,3 +153,52 @@ def _partition_tags(part: FetchedPart) -> bytes:
             field = layout.pack(*values) + _NO_TAGS
             fields += encode_varint(tag) + encode_varint(len(field)) + field
     return encode_varint(count) + fields
+
+
+class SoleFetchResponse:
+    """Answers with records of one partition, in one version: only five numbers vary.
+
+    They have no error, no session, no aborted transactions and no throttle time.
+    """
+
+    __slots__ = ("_head", "_is_flexible", "_numbers", "_tags", "_tail")
+
+    def __init__(
+        self, version: int, topic: str | UUID, partition: int, *, is_committed: bool
+    ) -> None:
+        part = FetchedPart(
+            topic, partition, aborted=() if is_committed else None, size=1, records=b"x"
+        )
+        template = encode_fetch_response(version, 0, [part])
+        fixed = _FIXED.pack(partition, 0, -1, -1)
+        if version >= 5:
+            fixed += _INT64.pack(-1)
+        head = template[0]
+        at = head.index(fixed, _HEADER.size)
+        self._is_flexible = version >= FIRST_FLEXIBLE
+        self._head = head[_HEADER.size : at + _ERROR_END]
+        self._numbers = struct.Struct(">qqq" if version >= 5 else ">qq")
+        size_at = -1 if self._is_flexible else -INT32.size
+        self._tags = head[at + len(fixed) : size_at]
+        self._tail = template[2] if len(template) > 2 else b""
+
+    def encode(
+        self,
+        correlation_id: int,
+        high_watermark: int,
+        log_start_offset: int,
+        records: bytes | bytearray | memoryview,
+    ) -> bytes:
+        """The frame for `records`, all of which are stable, up to the high watermark."""
+        size = len(records)
+        marks = self._numbers
+        numbers = (
+            marks.pack(high_watermark, high_watermark, log_start_offset)
+            if marks.size > _WITHOUT_LOG_START
+            else marks.pack(high_watermark, high_watermark)
+        )
+        sized = encode_varint(size + 1) if self._is_flexible else INT32.pack(size)
+        head, tags, tail = self._head, self._tags, self._tail
+        whole = INT32.size + len(head) + marks.size + len(tags) + len(sized) + size + len(tail)
+        start = _HEADER.pack(whole, correlation_id)
+        return b"".join((start, head, numbers, tags, sized, records, tail))

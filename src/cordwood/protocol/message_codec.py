@@ -117,7 +117,7 @@ class StructPlan:
         self._readers: list[tuple[int, _Read]] = []
         self._writers: list[tuple[str, Any, _Write]] = []
         self._tag_readers: dict[int, tuple[int, _Read]] = {}
-        self._tag_writers: list[tuple[int, str, Any, _Write]] = []
+        self._tag_writers: list[tuple[int, str, Callable[[Any], bool], _Write]] = []
         for at, field in enumerate(fields):
             if version not in field.versions:
                 continue
@@ -127,7 +127,7 @@ class StructPlan:
                 self._writers.append((field.name, field.default_in(version), write))
             else:
                 self._tag_readers[field.tag] = (at, read)
-                self._tag_writers.append((field.tag, field.name, field.default, write))
+                self._tag_writers.append((field.tag, field.name, _default_test(field), write))
         self._tag_writers.sort(key=itemgetter(0))
 
     def decode(self, data: bytes | memoryview, items_max: int = ITEMS_MAX) -> Fields:
@@ -184,8 +184,8 @@ class StructPlan:
     def _write_tags(self, out: bytearray, value: Mapping[str, Any]) -> None:
         tagged = [
             (tag, value[name], write)
-            for tag, name, default, write in self._tag_writers
-            if name in value and not _equal(value[name], default)
+            for tag, name, is_default, write in self._tag_writers
+            if name in value and not is_default(value[name])
         ]
         out += encode_varint(len(tagged))
         for tag, item, write in tagged:
@@ -197,6 +197,18 @@ class StructPlan:
 
 def _equal(value: Any, default: Any) -> bool:
     return len(value) == 0 if default == () else bool(value == default)
+
+
+def _default_test(field: FieldSchema) -> Callable[[Any], bool]:
+    """Whether a value is the field's default: such a tagged field is left out, as Kafka does."""
+    if field.type or field.is_array or field.nullable_versions:
+        return lambda value: _equal(value, field.default)
+    tests = [(inner.name, inner.default, _default_test(inner)) for inner in field.fields]
+
+    def has_defaults(value: Mapping[str, Any]) -> bool:
+        return all(test(value.get(name, default)) for name, default, test in tests)
+
+    return has_defaults
 
 
 def _fields_class(names: tuple[str, ...]) -> type[Fields]:

@@ -25,7 +25,9 @@ from uuid import UUID
 
 from cordwood.protocol.node_endpoints import encode_node_endpoints
 from cordwood.protocol.produce_request import FIRST_FLEXIBLE, FIRST_WITH_TOPIC_ID
+from cordwood.protocol.sole_produce import repeat_answer
 from cordwood.protocol.wire_values import INT32, INT64, encode_count, encode_string
+from cordwood.quantities import Offset
 
 FIRST_WITH_LOG_START: Final = 5
 FIRST_WITH_RECORD_ERRORS: Final = 8
@@ -38,7 +40,6 @@ _PARTITION: Final = struct.Struct(">ihqq")
 _HEADER: Final = struct.Struct(">ii")
 _NO_TAGS: Final = b"\0"
 _ERROR_END: Final = 6  # of a partition: behind its number and error code
-_WITHOUT_LOG_START: Final = 16
 
 
 class ProducedPart(NamedTuple):
@@ -125,26 +126,41 @@ def with_throttle_time(version: int, frame: bytes, throttle_ms: int) -> bytes:
 class SoleResponse:
     """Answers to requests for one partition, in one version: only four numbers vary."""
 
-    __slots__ = ("_body", "_head", "_size", "_tail")
+    __slots__ = ("_frame", "_head", "_offsets_at", "_size", "_tail", "_with_log_start")
 
     def __init__(self, version: int, topic: str | UUID, partition: int) -> None:
         template = encode_produce_response(version, 0, [ProducedPart(topic, partition)])
+        self._with_log_start = version >= FIRST_WITH_LOG_START
         numbers = _PARTITION.pack(partition, 0, -1, -1)
-        if version >= FIRST_WITH_LOG_START:
+        if self._with_log_start:
             numbers += INT64.pack(-1)
         at = template.index(numbers, _HEADER.size)
         offsets_at = at + _ERROR_END
+        self._offsets_at = offsets_at
         self._size = len(template) - INT32.size
         self._head = template[_HEADER.size : offsets_at]
         self._tail = template[at + len(numbers) :]
-        self._body = struct.Struct(">qqq" if version >= FIRST_WITH_LOG_START else ">qq")
+        offsets = "qqq" if self._with_log_start else "qq"
+        self._frame = struct.Struct(f">ii{len(self._head)}s{offsets}{len(self._tail)}s")
 
     def encode(self, correlation_id: int, base_offset: int, log_start_offset: int) -> bytes:
         """The frame for records at `base_offset` with the time stamps of their producer."""
-        body = self._body
-        numbers = (
-            body.pack(base_offset, -1, log_start_offset)
-            if body.size > _WITHOUT_LOG_START
-            else body.pack(base_offset, -1)
-        )
-        return _HEADER.pack(self._size, correlation_id) + self._head + numbers + self._tail
+        if self._with_log_start:
+            return self._frame.pack(
+                self._size,
+                correlation_id,
+                self._head,
+                base_offset,
+                -1,
+                log_start_offset,
+                self._tail,
+            )
+        return self._frame.pack(self._size, correlation_id, self._head, base_offset, -1, self._tail)
+
+    def encode_all(
+        self, correlation_ids: list[int], base_offsets: list[Offset], log_start_offset: int
+    ) -> tuple[bytearray, int]:
+        """Frames for several requests, one behind the other, and the size of each."""
+        first = self.encode(0, 0, log_start_offset)
+        frames = repeat_answer(first, correlation_ids, base_offsets, self._offsets_at)
+        return frames, len(first)

@@ -154,10 +154,32 @@ class RemoteCluster:
         return self._connection(address)
 
     def controller(self) -> WireConnection:
-        """The broker that changes topics."""
+        """A broker that changes topics, or passes the change on to the controllers.
+
+        Where controllers are nodes of their own, every broker passes requests on: the address
+        that was given is asked. A broker that cannot be reached is replaced by another.
+        """
         if not self._brokers:
             self.describe([])
-        return self.broker(self._controller) if self._controller >= 0 else self.anyone()
+        failures: list[BrokerUnreachableError] = []
+        for address in self._to_controllers():
+            try:
+                return self._connection(address)
+            except BrokerUnreachableError as error:
+                failures.append(error)
+        raise failures[0]
+
+    def _to_controllers(self) -> list[Address]:
+        """Whom to ask for a change, in order."""
+        others = list(self._brokers.values()) if len(self._brokers) > 1 else []
+        named = self._brokers.get(self._controller)
+        if not others or named is None or self._passes_on(self._home):
+            return list(dict.fromkeys([self._home, *others]))
+        return list(dict.fromkeys([named, self._home, *others]))
+
+    def _passes_on(self, address: Address) -> bool:
+        known = self._connections.get(address)
+        return known is not None and known.speaks(ApiKey.DESCRIBE_QUORUM)
 
     def coordinator(self, group: str) -> WireConnection:
         """The broker that coordinates a group."""
@@ -256,9 +278,9 @@ class RemoteCluster:
                 self._pause(_PAUSE_S)
         raise AssertionError("not reached")
 
-    def admin(self, call: ApiCall[Response]) -> Response:
-        """Send a request to the controller."""
-        return self.controller().call(call)
+    def admin(self, call: ApiCall[Response], *, timeout_s: float | None = None) -> Response:
+        """Send a request to the controllers."""
+        return self.controller().call(call, timeout_s=timeout_s)
 
 
 def _described(topic: messages.MetadataResponseTopics) -> RemoteTopic | None:

@@ -163,7 +163,7 @@ class RemoteOperations:
         """Whether there are any behind the broker that was asked first."""
         return self._cluster.anyone().speaks(ApiKey.DESCRIBE_QUORUM)
 
-    def quorum(self) -> control_messages.DescribeQuorumResponse:
+    def quorum(self, *, timeout_s: float | None = None) -> control_messages.DescribeQuorumResponse:
         """The controllers, as the active one describes them."""
         answer = self._cluster.anyone().call(
             api_calls.DESCRIBE_QUORUM(
@@ -173,7 +173,7 @@ class RemoteOperations:
                     ]
                 }
             ),
-            timeout_s=_ANSWER_S,
+            timeout_s=timeout_s or _ANSWER_S,
         )
         what = "describe the controllers"
         check(answer.error_code, what, message=answer.error_message)
@@ -279,7 +279,7 @@ class RemoteOperations:
         ]
 
     def rebuild(self, node_id: int, topic: str, partition: int) -> int:
-        """Have a broker of ours fetch a replica anew; the error code, 0 if it began.
+        """Have a broker of ours fetch a replica again; the error code, 0 if it began.
 
         Kafka's brokers answer that they have no such log directory.
         """
@@ -301,10 +301,12 @@ class RemoteOperations:
 
     # --- moving ------------------------------------------------------------------------------
 
-    def moves(self) -> dict[Place, RemoteMove]:
-        """The reassignments under way."""
+    def moves(self, *, timeout_s: float | None = None) -> dict[Place, RemoteMove]:
+        """The reassignments under way, which the controllers tell."""
+        limit_ms = _TIMEOUT_MS if timeout_s is None else int(timeout_s * 1000)
         answer = self._cluster.admin(
-            api_calls.LIST_PARTITION_REASSIGNMENTS({"timeout": _TIMEOUT_MS, "topics": None})
+            api_calls.LIST_PARTITION_REASSIGNMENTS({"timeout": limit_ms, "topics": None}),
+            timeout_s=timeout_s,
         )
         check(answer.error_code, "list reassignments", message=answer.error_message)
         return {

@@ -1,6 +1,5 @@
 """A text that must not be shown: a password, a token, a private key."""
 
-import hmac
 from typing import final
 
 from cordwood.errors import HIDDEN
@@ -35,6 +34,8 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
+        import hmac  # not at the top: it loads OpenSSL, and every broker loads this module
+
         return hmac.compare_digest(self._text.encode(), other._text.encode())
 
     def __hash__(self) -> int:

@@ -11,7 +11,6 @@ that was withdrawn, so the operator chooses.
 
 import logging
 import os
-import secrets
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -160,7 +159,7 @@ class SecurityFile:
             return newest.generation, decode_security(newest.body)
         if failure is not None:
             raise failure
-        return 0, SecurityDocument(SecurityState(), secrets.token_bytes(_SECRET_BYTES))
+        return 0, SecurityDocument(SecurityState(), os.urandom(_SECRET_BYTES))
 
 
 class _Copy(NamedTuple):

@@ -48,6 +48,7 @@ NOT_ON_THE_WIRE = {
     "ChangeTimeoutError",
     "DataLossError",
     "TableChangedError",
+    "CatalogUnreachableError",
     "RecordNotFoundError",  # the library's: on the wire, offsets without a record are skipped
     # Between a broker, the controllers and other replicas: they end the broker or a fetch of its.
     "ClusterError",

@@ -1,5 +1,6 @@
 """Fetch by hand, in every version, with kafka-python as the judge of every byte."""
 
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -31,8 +32,19 @@ int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
 texts = st.none() | st.text(max_size=5)
+levels = st.integers(0, 1)
+racks = st.text(max_size=8)
+record_bytes = st.binary(max_size=200)
+aborted_lists = st.none() | st.lists(st.tuples(int64s, int64s), max_size=2)
+diverging_epochs = st.none() | st.tuples(st.integers(0, 2**31 - 1), int64s)
+current_leaders = st.none() | st.tuples(int32s, int32s)
+node_lists = st.lists(st.tuples(int32s, st.text(max_size=5), int32s, texts), max_size=2)
 
 
+# Hypothesis examines a strategy when it is first used, which takes longer than an example.
+
+
+@cache
 def topics(version: int) -> st.SearchStrategy[str | UUID]:
     return st.uuids() if version >= FIRST_WITH_TOPIC_ID else st.text(min_size=1, max_size=8)
 
@@ -41,6 +53,7 @@ def named(topic: str | UUID) -> dict[str, Any]:
     return {"topic": topic} if isinstance(topic, str) else {"topic_id": topic}
 
 
+@cache
 def partitions(version: int) -> st.SearchStrategy[FetchPartition]:
     absent = st.just(-1)
     return st.builds(
@@ -54,6 +67,16 @@ def partitions(version: int) -> st.SearchStrategy[FetchPartition]:
         log_start=absent,
         high_watermark=st.just(INT64_MAX),
     )
+
+
+@cache
+def partition_lists(version: int) -> st.SearchStrategy[list[FetchPartition]]:
+    return st.lists(partitions(version), max_size=4)
+
+
+@cache
+def forgotten_lists(version: int) -> st.SearchStrategy[list[tuple[str | UUID, int]]]:
+    return st.lists(st.tuples(topics(version), int32s), max_size=2)
 
 
 def their_request(version: int, parts: list[FetchPartition], **fields: Any) -> bytes:
@@ -90,15 +113,13 @@ def their_request(version: int, parts: list[FetchPartition], **fields: Any) -> b
 @every_version
 @given(data=st.data())
 def test_what_kafka_python_writes_is_read(version: int, data: st.DataObject) -> None:
-    parts = data.draw(st.lists(partitions(version), max_size=4))
+    parts = data.draw(partition_lists(version))
     has_session = version >= FIRST_WITH_SESSION
-    forgotten = (
-        data.draw(st.lists(st.tuples(topics(version), int32s), max_size=2)) if has_session else []
-    )
+    forgotten = data.draw(forgotten_lists(version)) if has_session else []
     numbers = [data.draw(int32s) for _ in range(3)]
-    level = data.draw(st.integers(0, 1))
+    level = data.draw(levels)
     session = (data.draw(int32s), data.draw(int32s)) if has_session else (0, -1)
-    rack = data.draw(st.text(max_size=8)) if version >= 11 else ""
+    rack = data.draw(racks) if version >= 11 else ""
 
     body = their_request(
         version,
@@ -166,7 +187,7 @@ def test_a_request_cut_short_anywhere_is_refused(version: int) -> None:
 
 @st.composite
 def fetched_parts(draw: st.DrawFn, version: int) -> FetchedPart:
-    records = draw(st.binary(max_size=200))
+    records = draw(record_bytes)
     return FetchedPart(
         draw(topics(version)),
         draw(int32s),
@@ -174,13 +195,18 @@ def fetched_parts(draw: st.DrawFn, version: int) -> FetchedPart:
         draw(int64s),
         draw(int64s),
         draw(int64s),
-        draw(st.none() | st.lists(st.tuples(int64s, int64s), max_size=2)),
-        draw(st.none() | st.tuples(st.integers(0, 2**31 - 1), int64s)) if version >= 12 else None,
+        draw(aborted_lists),
+        draw(diverging_epochs) if version >= 12 else None,
         len(records),
         records,
-        draw(st.none() | st.tuples(int32s, int32s)) if version >= 12 else None,
+        draw(current_leaders) if version >= 12 else None,
         draw(int32s) if version >= FIRST_WITH_RACK else -1,
     )
+
+
+@cache
+def fetched_lists(version: int) -> st.SearchStrategy[list[FetchedPart]]:
+    return st.lists(fetched_parts(version), max_size=4)
 
 
 @every_version
@@ -188,10 +214,10 @@ def fetched_parts(draw: st.DrawFn, version: int) -> FetchedPart:
 def test_kafka_python_reads_our_answer_and_would_have_written_the_same(
     version: int, data: st.DataObject
 ) -> None:
-    parts = data.draw(st.lists(fetched_parts(version), max_size=4))
+    parts = data.draw(fetched_lists(version))
     correlation_id, session_id = data.draw(int32s), data.draw(int32s)
     error_code = data.draw(int16s)
-    nodes = data.draw(st.lists(st.tuples(int32s, st.text(max_size=5), int32s, texts), max_size=2))
+    nodes = data.draw(node_lists)
 
     frame = b"".join(
         encode_fetch_response(

@@ -1,6 +1,7 @@
 """Produce by hand, in every version, with kafka-python as the judge of every byte."""
 
 import struct
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -22,11 +23,24 @@ int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
 texts = st.text(max_size=8)
+optional_texts = st.none() | texts
 records = st.none() | st.binary(max_size=300)
 
 
+# Hypothesis examines a strategy when it is first used, which takes longer than an example.
+
+
+@cache
 def topics(version: int) -> st.SearchStrategy[str | UUID]:
     return st.uuids() if version >= FIRST_WITH_TOPIC_ID else st.text(min_size=1, max_size=8)
+
+
+@cache
+def wanted_lists(
+    version: int,
+) -> st.SearchStrategy[list[tuple[str | UUID, list[tuple[int, bytes | None]]]]]:
+    parts = st.lists(st.tuples(int32s, records), max_size=3)
+    return st.lists(st.tuples(topics(version), parts), max_size=3)
 
 
 def named(topic: str | UUID) -> dict[str, Any]:
@@ -36,9 +50,8 @@ def named(topic: str | UUID) -> dict[str, Any]:
 @every_version
 @given(data=st.data())
 def test_what_kafka_python_writes_is_read(version: int, data: st.DataObject) -> None:
-    parts = st.lists(st.tuples(int32s, records), max_size=3)
-    wanted = data.draw(st.lists(st.tuples(topics(version), parts), max_size=3))
-    transactional_id = data.draw(st.none() | texts)
+    wanted = data.draw(wanted_lists(version))
+    transactional_id = data.draw(optional_texts)
     acks, timeout_ms = data.draw(int16s), data.draw(int32s)
     theirs = ProduceRequest(
         version=version,
@@ -94,6 +107,11 @@ def test_a_request_cut_short_anywhere_is_refused(version: int) -> None:
             decode_produce_request(version, memoryview(body)[:size])
 
 
+@cache
+def produced_lists(version: int) -> st.SearchStrategy[list[ProducedPart]]:
+    return st.lists(produced_parts(version), max_size=4)
+
+
 def produced_parts(version: int) -> st.SearchStrategy[ProducedPart]:
     return st.builds(
         ProducedPart,
@@ -114,7 +132,7 @@ def produced_parts(version: int) -> st.SearchStrategy[ProducedPart]:
 def test_kafka_python_reads_our_answer_and_would_have_written_the_same(
     version: int, data: st.DataObject
 ) -> None:
-    parts = data.draw(st.lists(produced_parts(version), max_size=4))
+    parts = data.draw(produced_lists(version))
     correlation_id = data.draw(int32s)
 
     frame = encode_produce_response(version, correlation_id, parts)

@@ -9,6 +9,7 @@ from cordwood.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from cordwood.protocol.api_catalog import ApiKey
 from cordwood.remote.remote_cluster import RemoteCluster, RemoteTopic
 from cordwood.remote.wire_connection import WireConnection
 
@@ -108,6 +109,76 @@ def test_each_partition_is_asked_of_its_own_leader() -> None:
                 cluster.broker(9)
 
 
+class SomeAreDown(SeveralBrokers):
+    """As above; nobody listens at the addresses in `down`."""
+
+    def __init__(self, broker: cordwood.Broker, down: set[str]) -> None:
+        super().__init__(broker)
+        self.down = down
+
+    def __call__(self, host: str, port: int) -> WireConnection:
+        if host in self.down:
+            self.addresses.append((host, port))
+            raise BrokerUnreachableError(f"{host}:{port}", "Connection refused")
+        return super().__call__(host, port)
+
+
+@pytest.mark.parametrize(
+    ("down", "asked"),
+    [
+        (set(), ["home", "named"]),
+        ({"named"}, ["home", "named"]),
+        ({"named", "home"}, ["home", "named", "home", "other"]),
+    ],
+)
+def test_a_change_goes_to_another_broker_if_the_named_one_is_gone(
+    down: set[str], asked: list[str]
+) -> None:
+    with cordwood.Broker() as broker:
+        connect = SomeAreDown(broker, set())
+        with RemoteCluster([("home", 1)], connect=connect) as cluster:
+            cluster.describe([])
+            cluster._brokers = {1: ("named", 1), 2: ("other", 1)}
+            cluster._controller = 1
+            connect.down = down
+            if "home" in down:
+                cluster.anyone().close()
+
+            assert not cluster.controller().is_broken
+
+            assert [host for host, _ in connect.addresses] == asked
+
+
+def test_a_broker_that_passes_changes_on_is_asked_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With controllers of their own, the one that metadata names is any broker."""
+    with cordwood.Broker() as broker:
+        connect = SeveralBrokers(broker)
+        with RemoteCluster([("home", 1)], connect=connect) as cluster:
+            cluster.describe([])
+            cluster._brokers = {1: ("named", 1), 2: ("other", 1)}
+            cluster._controller = 1
+            monkeypatch.setattr(
+                WireConnection, "speaks", lambda _, api: api is ApiKey.DESCRIBE_QUORUM
+            )
+
+            assert cluster.controller() is cluster.anyone()
+            assert connect.addresses == [("home", 1)]
+
+
+def test_if_nobody_takes_a_change_the_first_who_was_asked_is_named() -> None:
+    with cordwood.Broker() as broker:
+        connect = SomeAreDown(broker, set())
+        with RemoteCluster([("home", 1)], connect=connect) as cluster:
+            cluster.describe([])
+            cluster._brokers = {1: ("named", 1), 2: ("other", 1)}
+            cluster._controller = 1
+            connect.down = {"home", "named", "other"}
+            cluster.anyone().close()
+
+            with pytest.raises(BrokerUnreachableError, match="named:1"):
+                cluster.controller()
+
+
 @pytest.mark.parametrize(("failures", "is_served"), [(0, True), (3, True), (1000, False)])
 def test_what_may_pass_is_tried_again_for_a_while(failures: int, is_served: bool) -> None:
     pauses: list[float] = []
@@ -146,3 +217,16 @@ def test_what_will_not_pass_is_raised_at_once() -> None:
         pytest.raises(BrokerRefusedError),
     ):
         cluster.retried(attempt)
+
+
+def test_a_request_for_the_controller_goes_to_another_broker_if_it_is_dead() -> None:
+    """The metadata may name a broker that died a moment ago."""
+    with (
+        cordwood.Broker() as broker,
+        RemoteCluster([(broker.host, broker.port)]) as cluster,
+    ):
+        cluster.describe([])
+        cluster._brokers = {1: (broker.host, broker.port), 2: ("127.0.0.1", 1)}
+        cluster._controller = 2
+
+        assert cluster.controller().address == broker.bootstrap_servers

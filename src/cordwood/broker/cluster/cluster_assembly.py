@@ -13,6 +13,7 @@ from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
 from cordwood.broker.config.peer_security import PeerSecurity
 from cordwood.broker.config.security_config import SecurityConfig
+from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.outbound_connection import Target
 from cordwood.broker.records.disk_syncs import DiskSyncs
@@ -46,6 +47,7 @@ class MemberSurroundings:
     workers: Executor
     clock: Clock
     when_failed: Callable[[CordwoodError], None]
+    dynamic: DynamicConfigs
     access: ClusterSecurity | None = None
     tls: "MemberTls | None" = None
     security_file: SecurityFile | None = None
@@ -111,7 +113,11 @@ def assemble_member(
         data_loop=around.data_loop,
         watch=around.watch,
         syncs=around.syncs,
+        follow_settings=around.dynamic.follow,
+        note_unsynced=joining.note_unsynced,
     )
+    member.limit_replication(around.dynamic.broker)
+    around.dynamic.when_changed(member.limit_replication)
     services = ClusterServices(
         member=member, control=joining.control, orders=orders, loop=around.control_loop
     )

@@ -18,8 +18,9 @@ from uuid import UUID, uuid4
 
 from cordwood.broker.cluster.cluster_member import ClusterMember, directory_ids
 from cordwood.broker.cluster.cluster_security import ClusterSecurity
-from cordwood.broker.cluster.control_channel import ControlEvents, KraftControl
-from cordwood.broker.cluster.control_config import ControlConfig, ControllerAddress
+from cordwood.broker.cluster.control.control_channel import ControlEvents, KraftControl
+from cordwood.broker.cluster.control.control_config import ControlConfig, ControllerAddress
+from cordwood.broker.cluster.replicas.topic_settings import check_cluster_archive
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
@@ -34,6 +35,7 @@ from cordwood.cluster.image.image_change import ImageChange
 from cordwood.cluster.replication.vouching import BrokerEpochFile, vouched_epoch
 from cordwood.errors import ConfigError, CordwoodError
 from cordwood.format.file_names import META_PROPERTIES
+from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.store import Store
 from cordwood.security.clients.client_security import ClientSecurity
 
@@ -74,14 +76,10 @@ def check_directories(directories: Sequence[str]) -> None:
             )
 
 
-def check_security(security: SecurityConfig) -> None:
-    """Raise `ConfigError` for what a member cannot have. Before the store is opened."""
-    if security.audit.audit_topic is not None:
-        raise ConfigError(
-            "audit.topic",
-            security.audit.audit_topic,
-            "is not available for a member of a cluster; use audit.file",
-        )
+def check_archive(defaults: TopicConfig) -> None:
+    """Raise `ConfigError` if the archive of all topics is none that brokers can share."""
+    if defaults.archive_url is not None:
+        check_cluster_archive(defaults.archive_url, key="log.archive.url")
 
 
 class ControllerAccess(NamedTuple):
@@ -135,6 +133,7 @@ class ClusterJoining:
                 times=SessionTimes(
                     heartbeat_s=cluster.broker_heartbeat_interval_ms / 1000,
                     session_s=cluster.broker_session_timeout_ms / 1000,
+                    registration_s=cluster.initial_broker_registration_timeout_ms / 1000,
                 ),
             ),
             ControlEvents(
@@ -242,6 +241,13 @@ class ClusterJoining:
             self._loop.call_soon(partial(self.control.set_offline, [directory_id]))
         self._submit(withdraw)
 
+    def note_unsynced(self) -> None:
+        """A topic is about to count records that are not on the disk. Raises `OSError`.
+
+        For a thread that may wait for the disk.
+        """
+        self._epochs.note_unsynced()
+
     # --- the end -----------------------------------------------------------------------------
 
     def leave(self, when_left: Callable[[], None]) -> None:
@@ -262,6 +268,7 @@ def _membership(
     listeners: Sequence[ClientListener],
     epochs: BrokerEpochFile,
 ) -> Membership:
+    was_orderly = all(directory.was_clean for directory in store.directories)
     for directory in store.directories:
         meta = directory.meta
         if meta is not None and meta.node_id not in (None, broker.node_id):
@@ -282,9 +289,9 @@ def _membership(
         directories=tuple(directory_ids(store).values()),
         rack=broker.broker_rack,
         previous_epoch=vouched_epoch(
-            epochs.read(),
+            epochs.read(was_orderly=was_orderly),
             store.directories.logs(),
-            was_orderly=all(directory.was_clean for directory in store.directories),
+            was_orderly=was_orderly,
             is_complete=store.directories.are_all_usable and not store.hosting.missing(),
         ),
     )

@@ -12,17 +12,20 @@ from typing import Protocol
 from uuid import UUID
 
 from cordwood.broker.cluster.broker_peers import BrokerPeers
-from cordwood.broker.cluster.hosted_logs import HostedLogs
+from cordwood.broker.cluster.control.loop_control import LoopControl
 from cordwood.broker.cluster.image_view import ImageView
-from cordwood.broker.cluster.loop_control import LoopControl
-from cordwood.broker.cluster.replica_disk import ReplicaDisk
-from cordwood.broker.cluster.replica_places import Assign, ReplicaPlaces
-from cordwood.broker.cluster.replica_rebuilds import ReplicaRebuilds
-from cordwood.broker.cluster.replica_transport import PeerTransport
+from cordwood.broker.cluster.replicas.hosted_logs import HostedLogs
+from cordwood.broker.cluster.replicas.replica_disk import ReplicaDisk
+from cordwood.broker.cluster.replicas.replica_moves import ReplicaMoves
+from cordwood.broker.cluster.replicas.replica_places import Assign, ReplicaPlaces
+from cordwood.broker.cluster.replicas.replica_rebuilds import ReplicaRebuilds
+from cordwood.broker.cluster.replicas.replica_transport import PeerTransport
 from cordwood.broker.cluster.shard_leadership import ShardLeadership, ShardOwner
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.cluster_view import BrokerAddress
+from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
+from cordwood.broker.config.dynamic_keys import ConfigLayers
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.outbound_connection import Target
 from cordwood.broker.observing.observed_broker import ClusterFacts
@@ -37,12 +40,13 @@ from cordwood.cluster.replication.partition_replica import PartitionReplica
 from cordwood.cluster.replication.read_replica import nearest_follower
 from cordwood.cluster.replication.replica_fetch import PartitionPlace
 from cordwood.cluster.replication.replication_ports import NodePorts, ReplicationConfig
+from cordwood.cluster.replication.replication_quota import ReplicationQuotas
 from cordwood.errors import ConfigError, CordwoodError, StorageError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.quantities import Offset
+from cordwood.quantities import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 logger = logging.getLogger(__name__)
 
@@ -72,13 +76,17 @@ class ClusterMember:
         data_loop: EventLoop,
         watch: LogWatch,
         syncs: DiskSyncs,
+        follow_settings: Callable[[ConfigLayers], None] = lambda _layers: None,
+        note_unsynced: Callable[[], None] = lambda: None,
         is_alone: bool = False,
     ) -> None:
         """`listener` is the one that brokers use among each other.
 
         `when_disk_failed` is called in the data loop, once for each data directory, after a write
         or a sync of a log failed: from then on this broker cannot say what is on that disk.
-        `assign_directory` is called in the control loop.
+        `assign_directory` is called in the control loop. `follow_settings` gets what the
+        controllers keep of brokers, in a thread of its own. There, too, `note_unsynced` is called
+        before a topic counts records that are not on the disk; it may raise `OSError`.
         """
         self.is_alone = is_alone
         self._when_disk_failed = when_disk_failed
@@ -112,6 +120,13 @@ class ClusterMember:
             when_replaced=self._replaced,
             when_failed=self.stopped,
         )
+        self.moves = ReplicaMoves(
+            store.hosting.swaps,
+            loop=data_loop,
+            topic_name=self.view.name_of,
+            when_moved=self._replaced,
+        )
+        self._quotas = ReplicationQuotas()
         self._disk = ReplicaDisk(data_loop, syncs, after_job=self._after_job)
         self._replicas = NodeReplicas(
             NodePorts(
@@ -126,11 +141,13 @@ class ClusterMember:
                 scheduler=data_loop,
                 listener=self,
                 config=replication_config(config),
+                quotas=self._quotas,
                 rebuild=self.rebuilds.want,
             ),
             when_moved=self._high_watermark_moved,
         )
         self.rebuilds.serve(self._replicas)
+        self.moves.serve(self._replicas)
         self._places = ReplicaPlaces(
             directory_ids(store),
             node_id=node_id,
@@ -144,6 +161,9 @@ class ClusterMember:
             watch=watch,
             log_moved=self._log_moved,
             places=self._places,
+            follow_settings=follow_settings,
+            note_unsynced=note_unsynced,
+            keeps_strays=not is_alone,
         )
         self.groups, self.transactions = (
             ShardLeadership(
@@ -155,7 +175,7 @@ class ClusterMember:
             )
             for topic in (CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
         )
-        self.stopped_replicas: dict[PartitionPlace, str] = {}
+        self.stopped_replicas: dict[PartitionPlace, LeaderEpoch] = {}  # and in which role
         self._watch_disks(store)
 
     # --- life --------------------------------------------------------------------------------
@@ -174,26 +194,36 @@ class ClusterMember:
 
         self._data.call_soon(begin)
 
+    def limit_replication(self, broker: BrokerConfig) -> None:
+        """Have throttled replicas copied no faster than `broker` says. Any thread may call it."""
+        self._quotas.leader.limit = broker.leader_replication_throttled_rate
+        self._quotas.follower.limit = broker.follower_replication_throttled_rate
+        self._quotas.moves.limit = broker.replica_alter_log_dirs_io_max_bytes_per_second
+
     def apply(self, image: MetadataImage, when_hosted: Callable[[], None] | None = None) -> None:
         """A new image, which has this life of the broker. Called in the control loop.
 
-        `when_hosted` is called there once everything that the image assigns is open.
+        `when_hosted` is called there once everything that the image assigns is open, and is led
+        if this broker leads it.
         """
         self._data.call_soon(partial(self._apply, image, when_hosted))
 
     def _apply(self, image: MetadataImage, when_hosted: Callable[[], None] | None) -> None:
         def hosted() -> None:
             assert when_hosted is not None
-            self._home.call_soon(when_hosted)
+            self._disk.after_jobs(partial(self._home.call_soon, when_hosted))
 
         self.hosted.apply(image, None if when_hosted is None else hosted)
+        self._forget_stopped()
         self.rebuilds.image_changed()
+        self.moves.image_changed()
         self.groups.look_at_all()
         self.transactions.look_at_all()
 
     def end_roles(self) -> None:
         """Lead and follow no more. In the data loop, before the store closes."""
         self.rebuilds.stop()
+        self.moves.stop()
         self._replicas.close()
         self._peers.close()
         self._copy_peers.close()
@@ -205,11 +235,24 @@ class ClusterMember:
 
     # --- replicas ----------------------------------------------------------------------------
 
+    def paused(self, place: PartitionPlace, reason: str) -> None:
+        """A replica could not take what its leader sent. Called by the machines."""
+        name = self.view.name_of(place.topic_id) or place.topic_id
+        logger.warning("the replica of %s-%d tries again: %s", name, place.partition, reason)
+
     def stopped(self, place: PartitionPlace, reason: str) -> None:
         """A replica needs help. Called by the machines."""
-        self.stopped_replicas[place] = reason
+        replica = self._replicas.get(place)
+        self.stopped_replicas[place] = NO_LEADER_EPOCH if replica is None else replica.leader_epoch
         name = self.view.name_of(place.topic_id) or place.topic_id
         logger.error("the replica of %s-%d stopped: %s", name, place.partition, reason)
+
+    def _forget_stopped(self) -> None:
+        """A replica that was moved away needs no help, and a new role begins again."""
+        for place, epoch in list(self.stopped_replicas.items()):
+            replica = self._replicas.get(place)
+            if replica is None or replica.leader_epoch != epoch:
+                del self.stopped_replicas[place]
 
     def _replaced(self, place: PartitionPlace, log: PartitionLog) -> None:
         """Another log took the place of a replica's."""
@@ -237,6 +280,7 @@ class ClusterMember:
     def _fail_directory(self, path: str, error: CordwoodError) -> None:
         directory_id = self.hosted.fail_directory(path)
         if directory_id is not None:
+            self.moves.image_changed()  # those of the replicas that are gone end
             self.groups.look_at_all()
             self.transactions.look_at_all()
             self._when_disk_failed(directory_id, error, is_last=not self._places.has_any)
@@ -274,7 +318,7 @@ class ClusterMember:
         """For metrics. Any thread may call it."""
         replicas = self.hosted.replicas()
         leaders = [leader for replica in replicas if (leader := replica.leader) is not None]
-        image = self._control.image
+        image, now_s = self._control.image, self._data.now_s()
         return ClusterFacts(
             partitions=len(replicas),
             leaders=len(leaders),
@@ -289,6 +333,9 @@ class ClusterMember:
             is_fenced=self._is_fenced(image),
             isr_shrinks=self.control.isr_shrinks,
             isr_expands=self.control.isr_expands,
+            leader_replication_rate=self._quotas.leader.rate(now_s),
+            follower_replication_rate=self._quotas.follower.rate(now_s),
+            move_rate=self._quotas.moves.rate(now_s),
         )
 
     def _is_fenced(self, image: MetadataImage) -> bool:
@@ -304,6 +351,39 @@ class ClusterMember:
 
     def replica_of(self, log: PartitionLog) -> PartitionReplica | None:
         return self.hosted.replica_of(log)
+
+    def await_deleted(
+        self,
+        log: PartitionLog,
+        start: Offset,
+        led_in: LeaderEpoch,
+        timeout_s: float,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """See `ClusterPartitions`. Any thread may call it."""
+        codes: list[ErrorCode] = []
+
+        def settle(code: ErrorCode) -> None:
+            if not codes:
+                codes.append(code)
+                done(code)
+
+        def wait() -> None:
+            replica = self.hosted.replica_of(log)
+            if replica is None:
+                settle(ErrorCode.not_leader_or_follower)
+                return
+            replica.await_deleted(
+                start,
+                led_in,
+                lambda is_deleted: settle(
+                    ErrorCode.none if is_deleted else ErrorCode.not_leader_or_follower
+                ),
+            )
+            if not codes:
+                self._data.call_later(timeout_s, partial(settle, ErrorCode.request_timed_out))
+
+        self._data.call_soon(wait)
 
     def place_of(self, topic: str, partition: int) -> PartitionPlace | None:
         """The partition, if this broker has a replica of it. Any thread may ask."""

@@ -2,24 +2,26 @@
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from typing import Final
 
+from cordwood.broker.cluster.cluster_audit_topic import ClusterWays
 from cordwood.broker.cluster.cluster_member import ClusterMember
 from cordwood.broker.cluster.cluster_transactions import ClusterTransactions
-from cordwood.broker.cluster.control_relay import ControllerRelay
-from cordwood.broker.cluster.control_requests import ControlRequest
-from cordwood.broker.cluster.deciding_control import DecidingControl
+from cordwood.broker.cluster.control.control_relay import ControllerRelay
+from cordwood.broker.cluster.control.control_requests import ControlRequest
+from cordwood.broker.cluster.control.deciding_control import DecidingControl
 from cordwood.broker.cluster.replica_directories import ReplicaDirectories
-from cordwood.broker.cluster.topic_settings import topic_settings
+from cordwood.broker.cluster.replicas.topic_settings import topic_settings
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
 from cordwood.broker.error_codes import RefusedError
 from cordwood.broker.groups.journal.group_shards import GroupShards
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.request import RequestContext, Route
-from cordwood.errors import BrokerUnreachableError, CordwoodError, UnknownTopicError
+from cordwood.broker.security.audit_topic import AUDIT_PURPOSE
+from cordwood.errors import CordwoodError, UnknownTopicError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.format.groups.group_offsets import group_partition
 from cordwood.log.topics.offsets_topic import OFFSETS_CONFIG
@@ -34,7 +36,8 @@ logger = logging.getLogger(__name__)
 
 _CREATE_VERSION_MIN: Final = 5
 _ORDER_TIMEOUT_S: Final = 10.0
-_ALLOCATION_S: Final = 30.0
+_ALLOCATION_S: Final = 3.0  # controllers answer within milliseconds
+_ALLOCATION_IDS_MIN: Final = 100  # a block of Kafka's controllers has 1000
 _COORDINATOR_PARTITIONS: Final = 50
 
 
@@ -63,6 +66,10 @@ class TopicOrders:
 
     def want_all(self, _context: RequestContext, names: Sequence[str]) -> None:
         """Have topics created that a client asked for. Any thread may call it."""
+        self.order(names)
+
+    def order(self, names: Sequence[str]) -> None:
+        """Have topics created, with the defaults of this broker. Any thread may call it."""
         topics = [
             {
                 "name": name,
@@ -132,39 +139,55 @@ class TopicOrders:
 
 
 class ClusterProducerIds:
-    """Producer ids in blocks of the controllers. For threads that may wait."""
+    """Producer ids in blocks of the controllers. For threads that may wait for a moment.
 
-    def __init__(self, control: DecidingControl, loop: EventLoop) -> None:
+    The next block is asked for while the last one still has ids. If there is none although a
+    request waited for it, clients are told to try again: a thread that waited for as long as the
+    controllers are silent would be missing elsewhere.
+    """
+
+    def __init__(
+        self, control: DecidingControl, loop: EventLoop, *, wait_s: float = _ALLOCATION_S
+    ) -> None:
         self._control = control
         self._loop = loop
-        self._lock = threading.Lock()
-        self._next = self._end = 0
+        self._wait_s = wait_s
+        self._changed = threading.Condition()
+        self._blocks: deque[range] = deque()
+        self._is_asked = False
 
     def allocate(self) -> ProducerId:
-        """An id that no producer of the cluster has. Raises `BrokerUnreachableError`."""
-        with self._lock:
-            if self._next == self._end:
-                self._next, self._end = self._block()
-            self._next += 1
-            return ProducerId(self._next - 1)
+        """An id that no producer of the cluster has. Raises `RefusedError`."""
+        with self._changed:
+            self._ask_in_time()
+            if not self._changed.wait_for(lambda: self._blocks, self._wait_s):
+                raise RefusedError(
+                    ErrorCode.coordinator_load_in_progress,
+                    "the controllers have not given producer ids yet",
+                )
+            block = self._blocks.popleft()
+            if len(block) > 1:
+                self._blocks.appendleft(block[1:])
+            self._ask_in_time()
+            return ProducerId(block[0])
 
-    def _block(self) -> tuple[int, int]:
-        future: Future[tuple[int, int]] = Future()
+    def _ask_in_time(self) -> None:
+        """The caller holds the lock."""
+        if not self._is_asked and sum(map(len, self._blocks)) < _ALLOCATION_IDS_MIN:
+            self._is_asked = True
+            self._loop.call_soon(lambda: self._control.allocate_producer_ids(self._answered))
 
-        def done(answer: object) -> None:
-            if isinstance(answer, CordwoodError):
-                future.set_exception(answer)
-                return
-            assert isinstance(answer, Fields), answer
-            if answer.error_code:
-                reason = f"it gives no producer ids: {ErrorCode(answer.error_code).name}"
-                future.set_exception(BrokerUnreachableError("the active controller", reason))
-            else:
+    def _answered(self, answer: object) -> None:
+        """In the control loop."""
+        with self._changed:
+            self._is_asked = False
+            if isinstance(answer, Fields) and not answer.error_code and answer.producer_id_len > 0:
                 start = answer.producer_id_start
-                future.set_result((start, start + answer.producer_id_len))
-
-        self._loop.call_soon(lambda: self._control.allocate_producer_ids(done))
-        return future.result(_ALLOCATION_S)
+                self._blocks.append(range(start, start + answer.producer_id_len))
+                self._changed.notify_all()
+                return
+        reason = f"error {answer.error_code}" if isinstance(answer, Fields) else answer
+        logger.warning("the controllers gave no producer ids: %s", reason)
 
 
 class ClusterTopicConfigs:
@@ -201,6 +224,7 @@ class ClusterServices:
         """`relayed` are the APIs that the control serves; None: all that controllers do."""
         self.member = member
         self.order_topics = orders.want_all
+        self._order = orders.order
         self.producer_ids = ClusterProducerIds(control, loop)
         self.configs = ClusterTopicConfigs(member, control)
         self.shards = GroupShards(
@@ -212,6 +236,15 @@ class ClusterServices:
         if relayed is None:
             self._relayed += ReplicaDirectories(member).routes()
         self.apis = [KNOWN_APIS[route.api] for route in self._relayed]
+
+    def audit_ways(self, loop: EventLoop) -> ClusterWays:
+        """How audit lines reach the leaders of their topic."""
+        return ClusterWays(
+            loop=loop,
+            peers=self.member.peers_in(loop, AUDIT_PURPOSE),
+            image=lambda: self._control.image,
+            order=self._order,
+        )
 
     def routed(self, routes: Sequence[Route]) -> list[Route]:
         """`routes`, of which some are served by the controllers instead."""

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 
 from cordwood.broker.cluster.cluster_member import ClusterMember
-from cordwood.broker.cluster.coordinator_lookup import CoordinatorLookup
-from cordwood.broker.cluster.marker_sender import MarkerSender
-from cordwood.broker.cluster.partition_markers import PartitionMarkers, WrittenMarkers
-from cordwood.broker.cluster.transaction_shards import SharedWork, TransactionShards
-from cordwood.broker.cluster.transaction_verification import TransactionVerification
+from cordwood.broker.cluster.transactions.coordinator_lookup import CoordinatorLookup
+from cordwood.broker.cluster.transactions.marker_sender import MarkerSender
+from cordwood.broker.cluster.transactions.partition_markers import PartitionMarkers, WrittenMarkers
+from cordwood.broker.cluster.transactions.transaction_shards import SharedWork, TransactionShards
+from cordwood.broker.cluster.transactions.transaction_verification import TransactionVerification
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.clock import Clock

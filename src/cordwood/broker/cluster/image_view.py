@@ -58,9 +58,16 @@ class ImageView:
         return self._node_id
 
     def brokers(self, here: ClientListener) -> list[BrokerAddress]:
+        """The brokers that are not fenced; this one if all are.
+
+        After the controllers were away, every broker is fenced for a moment. librdkafka forgets
+        all brokers if none is named, and may never ask again.
+        """
         image = self._image()
         found = (_address(broker, here) for broker in image.brokers.values())
-        return [address for address in found if address is not None]
+        return [address for address in found if address is not None] or [
+            BrokerAddress(self._node_id, here.host, here.port, None)
+        ]
 
     def registered(self, here: ClientListener) -> list[RegisteredBroker]:
         found = ((broker, _place(broker, here)) for broker in self._image().brokers.values())

@@ -15,8 +15,8 @@ from cordwood.broker.cluster.cluster_assembly import MemberSurroundings
 from cordwood.broker.cluster.cluster_member import ClusterMember
 from cordwood.broker.cluster.cluster_services import ClusterServices, TopicOrders
 from cordwood.broker.cluster.cluster_transactions import ClusterTransactions
-from cordwood.broker.cluster.keeper_link import KeeperCalls
-from cordwood.broker.cluster.local_control import KeeperEvents, KeeperNews, LocalControl
+from cordwood.broker.cluster.control.keeper_link import KeeperCalls
+from cordwood.broker.cluster.control.local_control import KeeperEvents, KeeperNews, LocalControl
 from cordwood.broker.config.cluster_config import ClusterConfig
 from cordwood.broker.net.outbound_connection import Target
 from cordwood.errors import CordwoodError

@@ -1,8 +1,8 @@
-"""AlterReplicaLogDirs: where the replicas of this broker are, and which are fetched anew.
+"""AlterReplicaLogDirs: replicas move between the data directories, or are fetched again.
 
-A member has one data directory, so nothing can be moved. A name that no directory has,
-``cordwood:rebuild``, stands for a new directory beside the old one: the replica is fetched anew
-from its leader. DescribeLogDirs shows it as a future replica until it is complete.
+A name that no directory has, ``cordwood:rebuild``, stands for a new directory beside the old one:
+the replica is fetched again from its leader. DescribeLogDirs shows what is under way as a future
+replica, until it is complete.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ReplicaDirectories:
         self, context: RequestContext, request: messages.AlterReplicaLogDirsRequest
     ) -> Response | Deferred:
         codes: dict[_Place, ErrorCode] = {}
-        wanted: dict[_Place, PartitionPlace] = {}
+        wanted: dict[_Place, tuple[PartitionPlace, str]] = {}
         may = context.may(needs.ALTER_REPLICA_LOG_DIRS)
         for directory in request.dirs:
             for topic in directory.topics:
@@ -55,12 +55,13 @@ class ReplicaDirectories:
                         codes[place] = needs.ALTER_REPLICA_LOG_DIRS.code
                     elif found is None:
                         codes[place] = ErrorCode.replica_not_available
-                    elif directory.path == REBUILD_PATH:
-                        wanted[place] = found
-                    elif directory.path not in self._member.data_directories:
-                        codes[place] = ErrorCode.log_dir_not_found
+                    elif (
+                        directory.path == REBUILD_PATH
+                        or directory.path in self._member.data_directories
+                    ):
+                        wanted[place] = found, directory.path
                     else:
-                        codes[place] = ErrorCode.none
+                        codes[place] = ErrorCode.log_dir_not_found
         if not wanted:
             return _answer(codes)
         later = Deferred()
@@ -73,8 +74,11 @@ class ReplicaDirectories:
             if not left:
                 later.resolve(_answer(codes))
 
-        for place, found in wanted.items():
-            self._member.rebuilds.begin(found, partial(begun, place))
+        for place, (found, path) in wanted.items():
+            if path == REBUILD_PATH:
+                self._member.rebuilds.begin(found, partial(begun, place))
+            else:
+                self._member.moves.begin(found, path, partial(begun, place))
         return later
 
 

@@ -14,7 +14,9 @@ from typing import Protocol
 
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.cluster.replication.partition_replica import PartitionReplica
+from cordwood.cluster.replication.replica_fetch import ReplicaError
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import LeaderEpoch, Offset
 
 
@@ -27,7 +29,7 @@ class ShardOwner(Protocol):
 
 
 class ShardLeadership:
-    """Belongs to the data loop, except for `await_committed`, which any thread may call."""
+    """Belongs to the data loop; any thread may call `refusal` and `await_committed`."""
 
     def __init__(
         self,
@@ -86,6 +88,19 @@ class ShardLeadership:
             self._control.call_soon(lambda: owner.begin_shard(number, epoch))
 
     # --- commitments -------------------------------------------------------------------------
+
+    def refusal(self, partition: int, led_in: LeaderEpoch) -> ErrorCode | None:
+        """Why records are not appended: another leadership began, or too few are in sync."""
+        replica = self._replica_at(partition)
+        leader = None if replica is None else replica.leader
+        if leader is None or leader.epoch != led_in:
+            return ErrorCode.not_coordinator
+        refused = leader.produce_refusal(is_acks_all=True)
+        if refused is None:
+            return None
+        if refused is ReplicaError.NOT_ENOUGH_REPLICAS:
+            return ErrorCode.coordinator_not_available
+        return ErrorCode.not_coordinator
 
     def await_committed(self, partition: int, end: Offset, led_in: LeaderEpoch) -> Future[bool]:
         """True once records below `end` are committed; False if the leadership ends before."""

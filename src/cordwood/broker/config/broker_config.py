@@ -11,10 +11,10 @@ written as -1 or as empty text.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cordwood.archive.object_store import check_url
+from cordwood.archive.object_urls import check_url
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue, config_field
-from cordwood.quantities import INT32_MAX
+from cordwood.quantities import INT32_MAX, INT64_MAX
 from cordwood.value_class import dataclass, fields, replace
 
 _SIZE, _DURATION, _INTEGER = ConfigKind.SIZE, ConfigKind.DURATION, ConfigKind.INTEGER
@@ -80,7 +80,8 @@ class BrokerConfig:
     )  # fmt: skip
     controller_listener_names: tuple[str, ...] = config_field(
         "controller.listener.names", _LIST, "CONTROLLER",
-        "Names in listeners that are not for clients. They are ignored.",
+        "Names of listeners of controllers. Those in listeners are ignored. In a cluster the first "
+        "one says how the controllers are connected to: listener.security.protocol.map.",
     )  # fmt: skip
 
     insecure_listeners_allowed: bool = config_field(
@@ -365,6 +366,24 @@ class BrokerConfig:
         "Further names under which the HTTP endpoint answers; *: any. It always answers to IP "
         "addresses, to metrics.host, and to the names of this machine and of its listeners.",
         since_cordwood=True,
+    )  # fmt: skip
+    leader_replication_throttled_rate: int = config_field(
+        "leader.replication.throttled.rate", _SIZE, str(INT64_MAX),
+        "In a cluster: how many bytes per second this broker sends as a leader to the replicas in "
+        "leader.replication.throttled.replicas. Only those that are not in sync are held up.",
+        maximum=INT64_MAX,
+    )  # fmt: skip
+    follower_replication_throttled_rate: int = config_field(
+        "follower.replication.throttled.rate", _SIZE, str(INT64_MAX),
+        "In a cluster: how many bytes per second this broker fetches for its replicas in "
+        "follower.replication.throttled.replicas. Only those that are not in sync are held up.",
+        maximum=INT64_MAX,
+    )  # fmt: skip
+    replica_alter_log_dirs_io_max_bytes_per_second: int = config_field(
+        "replica.alter.log.dirs.io.max.bytes.per.second", _SIZE, str(INT64_MAX),
+        "In a cluster: how many bytes per second are copied for replicas that move between the "
+        "data directories of this broker.",
+        maximum=INT64_MAX,
     )  # fmt: skip
     shutdown_timeout_ms: int = config_field(
         "shutdown.timeout.ms", _DURATION, "30000",

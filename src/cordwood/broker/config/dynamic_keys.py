@@ -25,10 +25,13 @@ from cordwood.value_class import dataclass, field, replace
 _STATIC_DEFAULTS: Final = frozenset({"log.archive.url"})
 _DYNAMIC_BROKER_KEYS: Final = frozenset(
     {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
         "max.connection.creation.rate",
         "max.connections",
         "max.connections.per.ip",
         "num.io.threads",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
 _CLEANER: Final = "log.cleaner."
@@ -44,14 +47,11 @@ _DYNAMIC_CLEANER_KEYS: Final = frozenset(
 _WITHOUT_EFFECT: Final = frozenset(
     {
         "background.threads",
-        "follower.replication.throttled.rate",
         "group.consumer.assignment.interval.ms",
-        "leader.replication.throttled.rate",
         "log.cleaner.io.buffer.size",
         "num.network.threads",
         "num.replica.fetchers",
         "producer.id.expiration.ms",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
         "transaction.partition.verification.enable",
     }
 )
@@ -119,10 +119,15 @@ class RunningConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigLayers:
-    """The dynamic settings of a broker, as canonical text; see the head of this module."""
+    """The dynamic settings of a broker, as canonical text; see the head of this module.
+
+    In a cluster also those of `groups` and of `subscriptions` to client metrics, by their names.
+    """
 
     own: Mapping[str, str] = field(default_factory=dict)
     shared: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    subscriptions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def merged(self) -> dict[str, str]:

@@ -81,9 +81,6 @@ _FACTS: Final[Mapping[str, tuple[tuple[ConfigKind, int], str | None]]] = {
     "share.coordinator.state.topic.replication.factor": (_INT, "1"),
     "transaction.state.log.min.isr": (_INT, "1"),
     "transaction.state.log.replication.factor": (_INT, "1"),
-    "follower.replication.throttled.rate": (_LONG, "9223372036854775807"),
-    "leader.replication.throttled.rate": (_LONG, "9223372036854775807"),
-    "replica.alter.log.dirs.io.max.bytes.per.second": (_LONG, "9223372036854775807"),
 }
 
 

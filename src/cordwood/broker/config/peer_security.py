@@ -7,6 +7,7 @@ A listener of others is reached with the keys that a listener of one's own has:
     sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512
     sasl.mechanism.controller.protocol=PLAIN
     listener.name.internal.scram-sha-512.sasl.jaas.config=...       user and password of this broker
+    listener.name.internal.oauthbearer.sasl.oauthbearer.token.endpoint.url=file:///...     its token
     ssl.truststore.location=..., ssl.keystore.location=...          or listener.name.internal.ssl...
 """
 
@@ -19,6 +20,8 @@ from cordwood.security.clients.client_security import ClientSecurity
 from cordwood.value_class import dataclass, field
 
 _JAAS = "sasl.jaas.config"
+_TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
+_OAUTHBEARER = "OAUTHBEARER"
 _VERIFICATION = "ssl.endpoint.identification.algorithm"
 
 
@@ -41,6 +44,7 @@ class OutboundWay:
     mechanism_key: str
     mechanism: str | None = None
     jaas: str | None = field(default=None, repr=False)
+    token_url: str | None = None
 
     def client_security(self) -> ClientSecurity:
         """Raises `ConfigError`, which names the key."""
@@ -68,11 +72,23 @@ class OutboundWay:
                 self.mechanism_key,
                 "",
                 f"must be set, because {self.listener} has {self.protocol}; use SCRAM-SHA-512, "
-                "SCRAM-SHA-256 or PLAIN",
+                "SCRAM-SHA-256, PLAIN or OAUTHBEARER",
             )
+        own = f"listener.name.{self.listener.lower()}.{self.mechanism.lower()}."
+        if self.mechanism == _OAUTHBEARER:
+            if self.token_url is None:
+                raise ConfigError(
+                    own + _TOKEN_URL,
+                    "",
+                    f"must name the file with the token of this broker for {self.listener}, such "
+                    "as file:///run/secrets/token",
+                )
+            given = {"sasl.mechanism": self.mechanism, _TOKEN_URL: self.token_url}
+            return given if self.jaas is None else {**given, _JAAS: self.jaas}
         if self.jaas is None:
-            key = f"listener.name.{self.listener.lower()}.{self.mechanism.lower()}.{_JAAS}"
             raise ConfigError(
-                key, "", f"must have the user and the password of this broker for {self.listener}"
+                own + _JAAS,
+                "",
+                f"must have the user and the password of this broker for {self.listener}",
             )
         return {"sasl.mechanism": self.mechanism, _JAAS: self.jaas}

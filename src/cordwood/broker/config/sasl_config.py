@@ -79,6 +79,13 @@ class SaslKeys:
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _DURATION, "10000",
         "The longest pause after a fetch that failed.", minimum=1,
     )  # fmt: skip
+    sasl_oauthbearer_token_endpoint_url: str | None = config_field(
+        "sasl.oauthbearer.token.endpoint.url", _TEXT, "",
+        "In a cluster, with OAUTHBEARER to brokers or controllers: the file that has the token of "
+        "this broker, such as file:///run/secrets/token. It is read for each authentication. "
+        "Kafka's brokers may also ask a server; Cordwood's do not.",
+        none_text="",
+    )  # fmt: skip
     sasl_oauthbearer_expected_audience: tuple[str, ...] = config_field(
         "sasl.oauthbearer.expected.audience", _LIST, "", "A token must be for one of these.",
     )  # fmt: skip

@@ -55,7 +55,11 @@ _OF_ONE_LISTENER: Final[Mapping[str, ConfigKey]] = {
     for key in (*TLS_KEYS, *SASL_KEYS, *(key for key in BROKER_KEYS if key.name in _LIMIT_KEYS))
 }
 _KEYS_BY_NAME: Final = {key.name: key for key in SECURITY_KEYS}
-_JAAS_KEYS: Final = tuple(key for key in SASL_KEYS if key.name == "sasl.jaas.config")
+_OUTBOUND_KEYS: Final = tuple(
+    key
+    for key in SASL_KEYS
+    if key.name in {"sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,14 +332,15 @@ def _peers(
         plain = {each.name: each.raw for each in mine if each.mechanism is None}
         exact = {each.name: each.raw for each in mine if each.mechanism == mechanism}
         values = {**common, **plain}
-        jaas = parse_keys(SaslKeys(), _only(_JAAS_KEYS, {**values, **exact})).sasl_jaas_config
+        sasl = parse_keys(SaslKeys(), _only(_OUTBOUND_KEYS, {**values, **exact}))
         return OutboundWay(
             listener=name,
             protocol=protocol,
             tls=parse_keys(TlsConfig(), _only(TLS_KEYS, values)),
             mechanism_key=key,
             mechanism=mechanism,
-            jaas=jaas,
+            jaas=sasl.sasl_jaas_config,
+            token_url=sasl.sasl_oauthbearer_token_endpoint_url,
         )
 
     between = _inter_broker_listener(cluster, listeners)

@@ -19,6 +19,7 @@ from cordwood.broker.groups.offset_expiry import expired_offsets
 from cordwood.broker.net.request import Deferred, Response
 from cordwood.broker.net.scheduler import Scheduler, Timer
 from cordwood.clock import Clock
+from cordwood.errors import CordwoodError
 from cordwood.format.groups.group_metadata import GroupMetadata, encode_group_metadata
 from cordwood.format.groups.group_offsets import GroupMetadataKey, encode_group_metadata_key
 from cordwood.log.topics.committed_offsets import CommittedOffsets, GroupRecord
@@ -203,13 +204,29 @@ class GroupCoordinator:
 
         Old clients commit and fetch offsets of a group whose name is empty.
         """
+        refused = self._refusal_of_all()
+        if refused is not None:
+            return refused
+        if len(group_id) > NAME_CHARS_MAX or not (group_id or allows_empty):
+            return ErrorCode.invalid_group_id
+        return None if self._shards is None else self._shards.refusal(group_id)
+
+    def refusal_to_list(self) -> ErrorCode | None:
+        """Why the groups of this broker cannot be listed; None if they can.
+
+        In a cluster these are the groups of the partitions that it leads, which may be none.
+        """
+        refused = self._refusal_of_all()
+        if refused is None and self._shards is not None and self._shards.is_loading:
+            return ErrorCode.coordinator_load_in_progress
+        return refused
+
+    def _refusal_of_all(self) -> ErrorCode | None:
         if self.state is CoordinatorState.LOADING:
             return ErrorCode.coordinator_load_in_progress
         if self.state is not CoordinatorState.READY:
             return ErrorCode.coordinator_not_available
-        if len(group_id) > NAME_CHARS_MAX or not (group_id or allows_empty):
-            return ErrorCode.invalid_group_id
-        return None if self._shards is None else self._shards.refusal(group_id)
+        return None
 
     # --- groups ------------------------------------------------------------------------------
 
@@ -311,19 +328,26 @@ class GroupCoordinator:
 
     # --- offsets -----------------------------------------------------------------------------
 
+    def _are_current(self, names: list[str] | None) -> bool:
+        if names is None or len(names) > _ASKED_SINGLY_MAX:
+            return self.offsets.is_current()
+        return all(self.offsets.is_current(name) for name in names)
+
     def with_offsets(
         self, group_ids: Iterable[str] | None, answer: Callable[[ErrorCode], Response | Deferred]
     ) -> Response | Deferred:
         """Call `answer` once all commits of these groups have been read; None: of all groups.
 
         Nearly always that is at once. Otherwise the topic was written without the coordinator: the
-        new records are read first, and `answer` gets the result of that.
+        new records are read first, and `answer` gets the result of that. It also gets an error if
+        the topic cannot be opened, on a full disk for example.
         """
         names = None if group_ids is None else list(group_ids)
-        if names is None or len(names) > _ASKED_SINGLY_MAX:
-            is_current = self.offsets.is_current()
-        else:
-            is_current = all(self.offsets.is_current(name) for name in names)
+        try:
+            is_current = self._are_current(names)
+        except (CordwoodError, OSError) as error:
+            logger.warning("committed offsets cannot be read yet: %s", error)
+            return answer(ErrorCode.coordinator_not_available)
         if is_current:
             return answer(ErrorCode.none)
         reply = Deferred()

@@ -41,7 +41,7 @@ class GroupAdminHandler:
     def list_groups(
         self, context: RequestContext, request: messages.ListGroupsRequest
     ) -> Response | Deferred:
-        refusal = self._coordinator.refusal("", allows_empty=True)
+        refusal = self._coordinator.refusal_to_list()
         if refusal is not None:
             return {"error_code": refusal, "groups": []}
         sees_all = context.may(needs.LIST_GROUPS_CLUSTER)

@@ -146,6 +146,8 @@ class ListOffsetsHandler:
                 is_replica = request.replica_id >= 0 and self._table.cluster is not None
                 if is_replica and wanted.timestamp == LATEST:  # as far as a follower fetches
                     place = _Place(offset=log.end_offset, epoch=log.epochs.current)
+                elif is_replica and wanted.timestamp == EARLIEST:  # what can be fetched from here
+                    place = _Place(offset=log.state.start, epoch=_epoch_of(log, log.state.start))
                 else:
                     self._check_settled(log, wanted.timestamp)
                     place = _find(log, wanted.timestamp, only_committed=only_committed)

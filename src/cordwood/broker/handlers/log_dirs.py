@@ -75,15 +75,16 @@ def _described(
                     "is_future_key": False,
                 }
             )
-            if (topic, number) in futures:
-                topics[topic].append(
-                    {
-                        "partition_index": number,
-                        "partition_size": futures[topic, number].size_bytes,
-                        "offset_lag": futures[topic, number].lag,
-                        "is_future_key": True,
-                    }
-                )
+    for (topic, number), future in sorted(futures.items()):
+        if wanted is None or (topic, number) in wanted:
+            topics[topic].append(
+                {
+                    "partition_index": number,
+                    "partition_size": future.size_bytes,
+                    "offset_lag": future.lag,
+                    "is_future_key": True,
+                }
+            )
     return {
         "error_code": ErrorCode.none,
         "log_dir": status.path,

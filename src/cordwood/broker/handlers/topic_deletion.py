@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
 from cordwood.broker.net.request import (
+    Deferred,
     RequestContext,
+    Response,
     Route,
     RunsOn,
     routes_on,
@@ -26,7 +29,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic import Topic
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.quantities import NO_LEADER_EPOCH, Offset
+from cordwood.quantities import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import topic_messages as messages
@@ -38,9 +41,19 @@ _FIRST_BY_TOPIC_ID: Final = 6
 _FIRST_WITH_DELETION_DISABLED: Final = 3
 _HIGH_WATERMARK: Final = -1  # delete all records
 _UNKNOWN: Final = -1
+_TIMEOUT_MS_MAX: Final = 300_000
 _FIRST_STRICT_DELETION: Final = 5  # its clients know the error that a quota is used up
 
 _Wanted = tuple[str | None, UUID]
+
+
+class _Deletion(NamedTuple):
+    """Records of a partition that were deleted here, as the leader of `led_in`."""
+
+    log: PartitionLog
+    start: Offset
+    led_in: LeaderEpoch
+    result: messages.DeleteRecordsResponsePartitionsDict
 
 
 class TopicDeletionHandler:
@@ -188,13 +201,45 @@ class TopicDeletionHandler:
 
     def delete_records(
         self, context: RequestContext, request: messages.DeleteRecordsRequest
+    ) -> Response | Deferred:
+        """Delete, and answer once the other replicas have deleted too (KIP-107)."""
+        begun: list[_Deletion] = []
+        response = self._delete_records(context, request, begun)
+        cluster = self._table.cluster
+        if cluster is None or cluster.is_alone or not begun:
+            return response
+        later = Deferred()
+        left = len(begun)
+
+        def settle(deletion: _Deletion, code: ErrorCode) -> None:
+            nonlocal left
+            if code:
+                deletion.result.update({"low_watermark": _UNKNOWN, "error_code": code})
+            left -= 1
+            if not left:
+                later.resolve(response)
+
+        timeout_s = min(max(request.timeout, 0), _TIMEOUT_MS_MAX) / 1000
+        for each in begun:
+            cluster.await_deleted(
+                each.log, each.start, each.led_in, timeout_s, partial(settle, each)
+            )
+        return later
+
+    def _delete_records(
+        self,
+        context: RequestContext,
+        request: messages.DeleteRecordsRequest,
+        begun: list[_Deletion],
     ) -> messages.DeleteRecordsResponseDict:
         places = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
         _, repeated = split_repeated(places, lambda place: place)
         topics: list[messages.DeleteRecordsResponseTopicsDict] = []
         for topic in request.topics:
             if context.may(needs.DELETE_RECORDS_TOPIC, topic.name):
-                partitions = self._delete_in(context, topic.name, topic.partitions, set(repeated))
+                partitions = self._delete_in(
+                    context, topic.name, topic.partitions, set(repeated), begun
+                )
             else:
                 partitions = [
                     {
@@ -213,6 +258,7 @@ class TopicDeletionHandler:
         topic: str,
         partitions: Sequence[messages.DeleteRecordsRequestPartitions],
         repeated: set[tuple[str, int]],
+        begun: list[_Deletion],
     ) -> list[messages.DeleteRecordsResponsePartitionsDict]:
         results: list[messages.DeleteRecordsResponsePartitionsDict] = []
         for partition in partitions:
@@ -224,8 +270,12 @@ class TopicDeletionHandler:
             try:
                 if (topic, number) in repeated:
                     raise RefusedError(ErrorCode.invalid_request, "named twice")
-                before, start = self._delete_before(topic, number, partition.offset)
+                log = self._log(topic, number)
+                led_in = self._table.led_in(log)
+                before, start = self._delete_before(log, partition.offset, led_in)
                 result |= {"low_watermark": start, "error_code": ErrorCode.none}
+                if led_in is not None:
+                    begun.append(_Deletion(log, start, led_in, result))
                 context.changed(
                     "DELETE",
                     "TOPIC",
@@ -238,11 +288,18 @@ class TopicDeletionHandler:
             results.append(result)
         return results
 
-    def _delete_before(self, topic: str, number: int, offset: int) -> tuple[int, int]:
-        """The start of the log before and after it."""
+    def _log(self, topic: str, number: int) -> PartitionLog:
         if topic in self._kept_topics:
             raise RefusedError(ErrorCode.invalid_topic_exception, f"{topic} is internal")
-        log = self._store.topic(topic).partition(number)
+        return self._store.topic(topic).partition(number)
+
+    def _delete_before(
+        self, log: PartitionLog, offset: int, led_in: LeaderEpoch | None
+    ) -> tuple[Offset, Offset]:
+        """The start of the log before and after it.
+
+        A broker that is deposed meanwhile deletes nothing: the log checks `led_in` by itself.
+        """
         code = self._table.leader_refusal(log, NO_LEADER_EPOCH)
         if code is not None:
             raise RefusedError(code, "another broker leads the partition")
@@ -258,7 +315,7 @@ class TopicDeletionHandler:
             offset = view.high_watermark
         elif offset < 0:
             raise OffsetOutOfRangeError(Offset(offset), start=view.start, end=view.high_watermark)
-        return view.start, log.delete_before(offset)
+        return view.start, log.delete_before(offset, led_in=led_in)
 
 
 def _refused(item: _Wanted, error: Exception) -> messages.DeleteTopicsResponseResponsesDict:

@@ -12,18 +12,12 @@ from cordwood.broker.security import access_table as needs
 from cordwood.broker.security.security_events import Detail
 from cordwood.errors import ConfigError
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.security.sasl.user_changes import (
-    Deletion,
-    Upsertion,
-    UserChange,
-    UserResult,
-    plan_user_change,
-)
 from cordwood.security.security_source import SecuritySource
 from cordwood.security.security_state import ScramCredential, ScramMechanism, SecurityState
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import user_messages as messages
+    from cordwood.security.sasl.user_changes import UserResult
 
 _DENIED: Final = "the principal may not {} users: it needs {} on the cluster"
 
@@ -75,6 +69,15 @@ class UsersHandler:
     def alter(
         self, context: RequestContext, request: messages.AlterUserScramCredentialsRequest
     ) -> messages.AlterUserScramCredentialsResponseDict:
+        # Not at the top: it loads OpenSSL, and most brokers have no users.
+        from cordwood.security.sasl.user_changes import (
+            Deletion,
+            Upsertion,
+            UserChange,
+            UserResult,
+            plan_user_change,
+        )
+
         deletions = [Deletion(entry.name, entry.mechanism) for entry in request.deletions]
         upsertions = [
             Upsertion(

@@ -2,7 +2,8 @@
 
 import logging
 import socket
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.config.broker_config import BrokerConfig
@@ -11,14 +12,16 @@ from cordwood.broker.config.security_config import ListenerConfig
 from cordwood.broker.net.client_connection import ClientConnection
 from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.event_loop import READABLE, EventLoop
-from cordwood.broker.net.sasl_gate import guarded
 from cordwood.broker.net.session import Session
-from cordwood.broker.net.tls_handshakes import TlsHandshakes
 from cordwood.broker.security.connection_rates import ConnectionRates
-from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.errors import ConfigError
 from cordwood.quantities import INT32_MAX
 from cordwood.security.principal import ANONYMOUS
+
+if TYPE_CHECKING:  # loaded with the first listener that has TLS or SASL
+    from cordwood.broker.net.tls_handshakes import TlsHandshakes
+    from cordwood.broker.security.authentication import ListenerAuthentication
+    from cordwood.broker.security.tls_listener import TlsListener
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +81,7 @@ class Acceptor:
         config: BrokerConfig,
         loop: EventLoop,
         host: ConnectionHost,
-        handshakes: TlsHandshakes | None = None,
+        handshakes: "TlsHandshakes | None" = None,
         rates: ConnectionRates | None = None,
         listening: socket.socket | None = None,
     ) -> None:
@@ -99,6 +102,11 @@ class Acceptor:
         _, bound_host, port = listener.listener
         self._address = (bound_host, port)
         self._known_as = ClientListener.of_config(listener, port)
+        self._guarded: Callable[[Session, ListenerAuthentication], Session] | None = None
+        if listener.sasl is not None:
+            from cordwood.broker.net.sasl_gate import guarded
+
+            self._guarded = lambda session, how: guarded(session, how, host, loop.now_s())
 
     @property
     def address(self) -> tuple[str, int]:
@@ -110,13 +118,15 @@ class Acceptor:
         return self._known_as
 
     @property
-    def tls(self) -> TlsListener | None:
+    def tls(self) -> "TlsListener | None":
         """The TLS of the listener, once its files are loaded."""
         return self._tls
 
     def load_certificates(self) -> None:
         """Read the files of TLS, if the listener has it. Raises `ConfigError`."""
         if self._listener.tls is not None:
+            from cordwood.broker.security.tls_listener import TlsListener
+
             self._tls = TlsListener(self._listener)
 
     def listen(self) -> None:
@@ -241,7 +251,8 @@ class Acceptor:
             frame_bytes_max=self._host.frame_bytes_max,
         )
         if authentication is not None:
-            session = guarded(session, authentication, self._host, self._loop.now_s())
+            assert self._guarded is not None, self._listener
+            session = self._guarded(session, authentication)
         self._host.metrics.accepted()
         if self._tls is not None:
             assert self._handshakes is not None, self._listener

@@ -2,12 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import perf_counter
+from time import monotonic
 from typing import Final, Protocol
 
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.outbox import Piece
-from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.net.request_metrics import RequestMetrics, ThreadCounts
 from cordwood.broker.net.session import Session
 from cordwood.errors import UnsupportedFormatError
 from cordwood.protocol.api_catalog import KNOWN_APIS, ApiKey
@@ -28,9 +28,11 @@ _IS_FLEXIBLE: Final[Mapping[tuple[int, int], bool]] = {
 class Connection(Protocol):
     """A client's connection as request handlers see it. Belongs to the thread of its loop.
 
-    `answers` are those that were not sent yet, in the order of their requests.
+    `answers` are those that were not sent yet, in the order of their requests. `counts` are those
+    of the loop's thread.
     """
 
+    counts: ThreadCounts
     loop: EventLoop
     session: Session
     answers: deque["Answer"]
@@ -47,6 +49,14 @@ class Connection(Protocol):
 
     def send_ready(self) -> None:
         """Send the answers at the head of the queue that are ready."""
+        ...
+
+    def send_alone(self, answer: "Answer", frame: bytes) -> int:
+        """Send `frame` for the only answer, if nothing is to be done before or after it.
+
+        The number of bytes that were sent, which the caller counts. -1: nothing was done. Then
+        give the answer, and call `send_ready`.
+        """
         ...
 
     def close(self, reason: str) -> None: ...
@@ -73,7 +83,7 @@ class Answer:
     def __init__(self, connection: Connection, header: RequestHeader) -> None:
         self.connection = connection
         self.header = header
-        self.started_s = perf_counter()
+        self.started_s = connection.loop.turn_s
         self.is_ready = False
         self.is_alone = False  # the connection starts no request before this one is answered
         self.pause_s = 0.0  # mute the client for so long when this is answered
@@ -81,6 +91,10 @@ class Answer:
         # Called once, if the client leaves before the answer is ready: there is no use in waiting.
         self.when_left: Callable[[], None] | None = None
         connection.answers.append(self)
+
+    @property
+    def api_key(self) -> int:
+        return self.header.api_key
 
     def give(self, pieces: Sequence[Piece]) -> None:
         """Send `pieces` after all earlier answers. No pieces: the client expects no answer."""
@@ -110,6 +124,39 @@ class Answer:
         connection.loop.call_soon(lambda: connection.close(reason))
 
 
+class SoleAnswer(Answer):
+    """The answer to a produce on the short way: it needs little, and one is made for each record.
+
+    Nothing waits on behalf of its client, and none but the connection's loop answers it.
+    """
+
+    __slots__ = ("acks", "correlation_id", "version")
+
+    api_key = _PRODUCE
+    count = 1
+    is_alone = False
+    pause_s = 0.0
+    when_left = None
+
+    def __init__(
+        self, connection: Connection, version: int, correlation_id: int, acks: int
+    ) -> None:
+        self.connection = connection
+        self.version = version
+        self.correlation_id = correlation_id
+        self.acks = acks
+        self.started_s = connection.loop.turn_s
+        self.is_ready = False
+        connection.answers.append(self)
+
+    @property
+    def header(self) -> RequestHeader:  # type: ignore[override]  # made when somebody asks
+        return RequestHeader(_PRODUCE, self.version, self.correlation_id, None)
+
+    def client_left(self) -> None:
+        """Nothing is waited for but the disk."""
+
+
 def tell_that_client_left(answers: Iterable[Answer]) -> None:
     """Do not wait for anything on behalf of a client that has left."""
     for answer in list(answers):
@@ -119,9 +166,9 @@ def tell_that_client_left(answers: Iterable[Answer]) -> None:
 def take_ready(answers: deque[Answer], metrics: RequestMetrics) -> Sequence[Piece]:
     """Remove the answers at the head of the queue that are ready, at least one; their pieces."""
     answer = answers.popleft()
-    now_s = perf_counter()
+    now_s = monotonic()
     if not answers or not answers[0].is_ready:
-        metrics.observe(answer.header.api_key, now_s - answer.started_s)
+        metrics.observe(answer.api_key, now_s - answer.started_s)
         return answer.pieces
     pieces = list(answer.pieces)
     latencies_s = [now_s - answer.started_s]

@@ -1,8 +1,9 @@
 """One client's connection: frames in, requests to the router, answers out, in order.
 
 How bytes come in: all connections of a loop share its receive buffer. Frames that lie in it whole
-are handled there, so a small produce is appended from where it was received. A frame that does
-not fit gets a buffer of its own, of exactly its size, and the rest is received into that.
+are handled there, so a small produce is appended from where it was received; in the data loop,
+those of several connections are handled together (`gathered_frames`). A frame that does not fit
+gets a buffer of its own, of exactly its size, and the rest is received into that.
 
 Kafka handles one request at a time and answers in order. We keep the order and relax the rest:
 produce requests that follow each other are appended while earlier ones still wait for the disk,
@@ -21,10 +22,12 @@ fetch.
 """
 
 import logging
+import os
 import socket
 import struct
 from collections import deque
-from typing import Final
+from time import monotonic
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.net.answer import Answer, take_ready, tell_that_client_left
 from cordwood.broker.net.connection_host import ConnectionHost
@@ -36,24 +39,29 @@ from cordwood.broker.net.event_loop import (
     EventLoop,
     Timer,
 )
+from cordwood.broker.net.gathered_frames import SMALL_BYTES_MAX, GatheredFrames
 from cordwood.broker.net.large_frame import LargeFrame
 from cordwood.broker.net.outbox import Outbox
 from cordwood.broker.net.registration import Registration
+from cordwood.broker.net.request_metrics import ThreadCounts
 from cordwood.broker.net.session import Session
-from cordwood.broker.net.tls_outbox import TlsOutbox
-from cordwood.broker.net.tls_registration import TlsRegistration
-from cordwood.broker.net.tls_socket import TlsSocket
 from cordwood.errors import FormatError, LimitExceededError
 from cordwood.protocol.api_catalog import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.broker.net.tls_outbox import TlsOutbox
+    from cordwood.broker.net.tls_socket import TlsSocket
 
 logger = logging.getLogger(__name__)
 
 _SIZE: Final = struct.Struct(">i")
 _SIZE_BYTES: Final = 4
 _API_KEY: Final = struct.Struct(">h")
+_FRAME_BEGINNING: Final = struct.Struct(">ih")  # the size, and the API key
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _TLS_HELLO: Final = 0x1603  # what the first message of a TLS client begins with
 _LARGE_FRAME_BEGINNING: Final = 8 * 1024
+_LARGE_FRAMES_MAX: Final = 4  # in a turn; then other connections have theirs
 _UNANSWERED_MAX: Final = 64  # produce requests under way on one connection
 _HUNG_UP_PAUSE_S_MAX: Final = 10.0  # then a muted client that has left is forgotten
 _GONE: Final = (ConnectionError, TimeoutError)  # errors of a socket whose other side is gone
@@ -65,8 +73,10 @@ class ClientConnection:
     __slots__ = (
         "_backlog",
         "_frame",
+        "_gathered",
         "_handled",
         "_has_large_frames",
+        "_has_plain_socket",
         "_host",
         "_is_ended",
         "_outbox",
@@ -74,7 +84,10 @@ class ClientConnection:
         "_socket",
         "_unmuting",
         "answers",
+        "counts",
+        "fd",
         "is_closed",
+        "is_in_row",
         "last_active_s",
         "loop",
         "muted_until_s",
@@ -83,7 +96,7 @@ class ClientConnection:
 
     def __init__(
         self,
-        connected: socket.socket | TlsSocket,
+        connected: "socket.socket | TlsSocket",
         session: Session,
         loop: EventLoop,
         host: ConnectionHost,
@@ -92,15 +105,22 @@ class ClientConnection:
         self.session = session
         self.last_active_s = loop.now_s()
         self._host = host
+        self.counts: ThreadCounts  # of the loop's thread
         self._socket = connected
         self._registration: Registration
         self._outbox: Outbox | TlsOutbox
-        if isinstance(connected, TlsSocket):
-            self._registration = TlsRegistration(connected, self._on_ready, loop)
-            self._outbox = TlsOutbox(connected)
-        else:
+        self._has_plain_socket = isinstance(connected, socket.socket)
+        self.fd = -1
+        if isinstance(connected, socket.socket):
+            self.fd = connected.fileno()
             self._registration = Registration(connected.fileno(), self._on_ready, loop)
             self._outbox = Outbox(connected)
+        else:
+            # Not at the top: a broker without TLS does not load it.
+            from cordwood.broker.net import tls_outbox, tls_registration
+
+            self._registration = tls_registration.TlsRegistration(connected, self._on_ready, loop)
+            self._outbox = tls_outbox.TlsOutbox(connected)
         self.answers: deque[Answer] = deque()
         self._backlog = bytearray()  # received, not yet handled; less than a receive buffer
         self._frame: LargeFrame | None = None  # that is received
@@ -110,11 +130,17 @@ class ClientConnection:
         self.is_closed = False
         self.muted_until_s = 0.0  # by the loop's clock; 0: not muted
         self._unmuting: Timer | None = None
+        self._gathered: GatheredFrames | None = None  # that small requests are left to
+        self.is_in_row = False  # see `socket_rows`
 
     def attach(self) -> None:
         """Register with the loop, which reports from now on what the socket is ready for."""
         if self.is_closed:
             return
+        self.counts = self._host.metrics.mine()
+        router = self._host.router
+        if self._has_plain_socket and self.loop is router.data_loop:
+            self._gathered = router.gathered
         self._registration.enter(self.loop)
         self._resume(self.loop)
 
@@ -142,35 +168,97 @@ class ClientConnection:
     # --- receiving ---------------------------------------------------------------------------
 
     def _on_ready(self, mask: int) -> None:
+        loop = self.loop
+        if self.is_in_row:
+            self.leave_row()
         try:
-            if mask & WRITABLE:
-                self._send_more()
-            if mask & HUNG_UP and self.muted_until_s:
-                self._hung_up()
-            if mask & READABLE and not self.is_closed:
-                if not self._registration.is_listening:
-                    # Only a broken connection is reported without being asked for, unless it was
-                    # muted in this very turn.
-                    if mask & BROKEN or not self.muted_until_s:
-                        self._lose()
-                elif self._frame is None and not self._backlog:
-                    self._receive()
-                else:
-                    self._receive_more()
+            if (
+                mask == READABLE
+                and self._registration.interest == READABLE
+                and self._frame is None
+                and not self._backlog
+            ):
+                self._receive()  # the usual case
+                if self._has_large_frames and self._may_receive_in(loop):
+                    self._receive_frames(loop)
+            else:
+                self._on_unusual(mask)
         except BlockingIOError:
             return  # no longer ready; the loop reports when it is again
         except _GONE:
-            self._is_ended = True  # the socket gave all bytes that it had before this
-            self._registration.stop_listening()
-            self._lose()
+            self._break_off()
         except (FormatError, OSError) as error:
             self.close(str(error))
         except Exception:
             self._failed()
 
+    def receive_failed(self, code: int) -> None:
+        """A receive in the row found that the client sends no more (0), or failed so."""
+        self.leave_row()
+        error = OSError(code, os.strerror(code))
+        try:
+            if not code:
+                self._end()
+            elif isinstance(error, _GONE):
+                self._break_off()
+            else:
+                self.close(str(error))
+        except Exception:
+            self._failed()
+
+    def _break_off(self) -> None:
+        """The socket is broken; it gave all bytes that it had before."""
+        self._is_ended = True
+        self._registration.stop_listening()
+        self._lose()
+
+    def _on_unusual(self, mask: int) -> None:
+        if mask & WRITABLE:
+            self._send_more()
+        if mask & HUNG_UP and self.muted_until_s:
+            self._hung_up()
+        if mask & READABLE and not self.is_closed:
+            if not self._registration.is_listening:
+                # Only a broken connection is reported without being asked for, unless it was
+                # muted in this very turn.
+                if mask & BROKEN or not self.muted_until_s:
+                    self._lose()
+            elif self._frame is None and not self._backlog:
+                self._receive()
+            elif self.is_receiving:
+                self._receive_frames(self.loop)
+            else:
+                self._receive_more()
+
+    def _receive_frames(self, loop: EventLoop) -> None:
+        """Receive the rest of a large frame, and large frames behind it that have arrived.
+
+        A client that sends large frames sends them in a row, and a turn of the loop costs as much
+        as a frame: so several share one. `BlockingIOError`: nothing more has arrived.
+        """
+        for _ in range(_LARGE_FRAMES_MAX):
+            frame = self._frame
+            if frame is None or not self.is_receiving:
+                return
+            self._receive_into(frame)
+            if self._may_receive_in(loop) and self._frame is None and not self._backlog:
+                self._receive()
+            if not self._may_receive_in(loop):
+                return
+
+    def _may_receive_in(self, loop: EventLoop) -> bool:
+        """False if the connection has moved: it belongs to another thread then."""
+        return (
+            self.loop is loop
+            and not self.is_closed
+            and not self._is_ended
+            and self._registration.is_listening
+        )
+
     def _receive(self) -> None:
-        """Receive while nothing is left over from before: the usual case."""
-        scratch = self.loop.scratch
+        """Receive while nothing is left over from before."""
+        loop, gathered = self.loop, self._gathered
+        scratch = loop.scratch if gathered is None else gathered.room
         if self._has_large_frames:
             # Expect another, and receive only its beginning here, because that has to be copied.
             scratch = scratch[:_LARGE_FRAME_BEGINNING]
@@ -178,9 +266,49 @@ class ClientConnection:
         if not count:
             self._end()
             return
-        self.last_active_s = self.loop.turn_s
-        self._host.metrics.received(count)
+        self.last_active_s = loop.turn_s
+        self.counts.received += count
+        if (
+            gathered is not None
+            and count <= SMALL_BYTES_MAX
+            and count <= self.session.frame_bytes_max
+            and self.session.gate is None
+            and not (self.answers or self._outbox.pieces or self.muted_until_s)
+        ):
+            router = self._host.router
+            size, api_key = _FRAME_BEGINNING.unpack_from(scratch)
+            if api_key == _PRODUCE and loop.ready_count > 1:
+                self.is_in_row = not (self._is_ended or self._registration.is_lost)
+                loop.rows.make_room(self.fd)
+                gathered.add(self, count)
+                return
+            take = router.take_frames.get(api_key)
+            if (
+                take is not None
+                and size == count - _SIZE_BYTES > _API_KEY.size
+                and not (router.is_stopping or router.quotas.is_set)
+                and take(self, scratch, _SIZE_BYTES, count)
+            ):
+                return
         self._consume(scratch, count)
+
+    def start_gathered(self, data: memoryview) -> None:
+        """Start the requests in `data`, which was received in this turn. Never raises."""
+        self.leave_row()
+        if self.is_closed:
+            return
+        try:
+            self._consume(data, len(data))
+        except (FormatError, OSError) as error:
+            self.close(str(error))
+        except Exception:
+            self._failed()
+
+    def leave_row(self) -> None:
+        """Something else than a small request happens, or is going to."""
+        if self.is_in_row:
+            self.is_in_row = False
+            self.loop.rows.forget(self.fd)
 
     def _receive_more(self) -> None:
         """Receive the rest of a large frame, or what follows an unhandled backlog."""
@@ -286,7 +414,7 @@ class ClientConnection:
             return not self._host.router.is_stopping
         return (
             len(answers) < _UNANSWERED_MAX
-            and answers[-1].header.api_key == _PRODUCE
+            and answers[-1].api_key == _PRODUCE
             and not answers[-1].is_alone
             and _is_produce(frame)
         )
@@ -356,6 +484,7 @@ class ClientConnection:
         """Read nothing and start no request for so long, and at least as long as before."""
         until_s = self.loop.now_s() + pause_s
         if not self.is_closed and until_s > self.muted_until_s:
+            self.leave_row()
             self._mute_until(until_s, pause_s)
             if not self._is_ended and not self._registration.is_lost:
                 self._registration.await_hang_up()
@@ -394,6 +523,14 @@ class ClientConnection:
         answers = self.answers
         if self.is_closed or not answers or not answers[0].is_ready:
             return
+        answer = answers[0]
+        if len(answer.pieces) == 1:
+            (piece,) = answer.pieces
+            count = self.send_alone(answer, piece) if isinstance(piece, bytes) else -1
+            if count >= 0:
+                latencies_s = (monotonic() - answer.started_s,)
+                self.counts.answered(answer.api_key, latencies_s, count)
+                return
         metrics = self._host.metrics
         pieces = take_ready(answers, metrics)
         if self._handled is not None and not answers:  # no request is started behind its own
@@ -417,6 +554,64 @@ class ClientConnection:
                 self._registration.await_room()
         if self._backlog or self._frame is not None or self._is_ended:
             self._resume_later()
+
+    def send_alone(self, answer: Answer, frame: bytes) -> int:
+        """Send `frame` for the only answer, if nothing is to be done before or after it.
+
+        The number of bytes that were sent, which the caller counts; -1: nothing was done.
+        """
+        answers = self.answers
+        if (
+            len(answers) != 1
+            or answers[0] is not answer
+            or not self._has_plain_socket
+            or self._outbox.pieces
+            or self._backlog
+            or self._is_ended
+            or self._frame is not None
+            or self._handled is not None
+            or self._registration.is_lost
+            or self.is_closed
+        ):
+            return -1
+        answers.clear()
+        try:
+            count = self._socket.send(frame)
+        except BlockingIOError:
+            count = 0
+        except _GONE:
+            self._lose()
+            return 0
+        except OSError as error:
+            self.close(str(error))
+            return 0
+        self.last_active_s = self.loop.turn_s
+        if count < len(frame):
+            self._send_rest(frame, count)
+        return count
+
+    def send_failed(self, frame: bytes, result: int) -> int:
+        """A row sent less than all of `frame`, the only answer: `result` bytes, or an error's code.
+
+        The code is negative. Returns the number of bytes that were sent.
+        """
+        self.leave_row()
+        self.answers.clear()
+        error = OSError(-result, os.strerror(-result)) if result < 0 else None
+        if error is None or isinstance(error, BlockingIOError):
+            count = max(result, 0)
+            self.last_active_s = self.loop.turn_s
+            self._send_rest(frame, count)
+            return count
+        if isinstance(error, _GONE):
+            self._lose()
+        else:
+            self.close(str(error))
+        return 0
+
+    def _send_rest(self, frame: bytes, count: int) -> None:
+        self._outbox.pieces.append(memoryview(frame)[count:])
+        self._registration.await_room()
 
     def _send_more(self) -> None:
         """Send pieces that the socket did not take before."""
@@ -465,6 +660,7 @@ class ClientConnection:
             logger.info("%s: connection closed: %s", self.session.client_host, reason)
         if self._unmuting is not None:
             self._unmuting.cancel()
+        self.leave_row()
         self._registration.leave()
         self._socket.close()
         for frame in (self._frame, self._handled):

@@ -130,7 +130,8 @@ class ConnectionRegistry:
         """From now on close connections of `loop` that are idle or stop in the middle of a frame.
 
         A connection is idle after `idle_s` without bytes, unless we owe it an answer. One whose
-        client does not authenticate in time is closed, too.
+        client does not authenticate in time is closed, too. Buffers that the loop does not need any
+        more are freed.
         """
 
         def look() -> None:
@@ -147,6 +148,7 @@ class ConnectionRegistry:
                     connection.close("a request arrives too slowly while others wait for memory")
                 elif quiet_s >= idle_s and not connection.is_owed:
                     connection.close("")
+            loop.frames.trim()
             loop.call_later(min(idle_s / 4, _SWEEP_S_MAX), look)
 
         loop.call_soon(look)

@@ -4,9 +4,11 @@ Why not asyncio: a fetch answers with `sendfile` between two writes, a produce i
 the buffer it was received into, and a broker in a test has to start in milliseconds. All three
 need the readiness of a socket, not a stream or a transport. See docs/decisions.
 
-A turn of the loop: wait for sockets, call the functions of those that are ready, run due timers,
-run the calls that other threads asked for. Everything but `call_soon` and `stop` belongs to the
-loop's own thread.
+A turn of the loop: wait for sockets, call the functions of those that are ready, or receive from
+several at once that are in the row (`socket_rows`), make the calls that these left for afterwards,
+run due timers, run the calls that other threads asked for, then those that were left for the end of
+the turn.
+Everything but `call_soon` and `stop` belongs to the loop's own thread.
 """
 
 import contextlib
@@ -22,18 +24,23 @@ from collections.abc import Callable
 from typing import Final
 
 from cordwood.broker.net.large_frame import FramePool
+from cordwood.broker.net.socket_rows import SocketRows
 
 logger = logging.getLogger(__name__)
 
 READABLE: Final = 1
 WRITABLE: Final = 4
 HUNG_UP: Final = 0x2000  # EPOLLRDHUP, only on Linux: the other side sends no more
+EDGES: Final = 0x8000_0000  # EPOLLET, only on Linux: tell of each news once
 BROKEN: Final = 0x18  # EPOLLERR, EPOLLHUP: the next read or write reports what it is
 _IDLE_WAIT_S: Final = 60.0
 _TIMERS_MIN: Final = 1000
 RECEIVE_BYTES: Final = 256 * 1024  # one receive; a larger frame gets a buffer of its own
 
 ReadyFunction = Callable[[int], None]
+# Gets events and the index of one that is of a connection in the row; receives from that and from
+# those that follow, and returns the index of the first that had no turn. Never raises.
+ReceivesTogether = Callable[[list[tuple[int, int]], int], int]
 
 
 class Timer:
@@ -46,11 +53,14 @@ class Timer:
         self.function = function
         self.is_cancelled = False
 
-    def __lt__(self, other: "Timer") -> bool:
-        return self.when_s < other.when_s
-
     def cancel(self) -> None:
         self.is_cancelled = True
+        # The loop keeps the timer until its time comes; what it would have called can go now.
+        self.function = _do_nothing
+
+
+def _do_nothing() -> None:
+    pass
 
 
 class EventLoop:
@@ -61,13 +71,20 @@ class EventLoop:
         # Connections receive into this buffer, and copy what they have to keep.
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.frames = FramePool()
+        self.rows = SocketRows()
+        self.receive_together: ReceivesTogether | None = None
         self.turn_s = time.monotonic()  # when this turn began; precise enough for most purposes
+        self.ready_count = 0  # sockets that are ready in this turn
         self.turns = 0  # grows while the loop is alive; health checks look at it
         self._poller: _Poller = _EpollPoller() if hasattr(select, "epoll") else _AnyPoller()
         self._ready: dict[int, ReadyFunction] = {}
-        self._timers: list[Timer] = []
+        # The number orders timers of the same time, so that tuples are compared without Python.
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._timer_count = 0
         self._timers_max = _TIMERS_MIN  # with so many timers, drop the cancelled ones
         self._soon: deque[Callable[[], None]] = deque()
+        self._last: deque[Callable[[], None]] = deque()
+        self._after_sockets: deque[Callable[[], None]] = deque()
         self._is_woken = False
         self._is_stopped = False
         self._wake_reader, self._wake_writer = socket.socketpair()
@@ -112,6 +129,11 @@ class EventLoop:
         """Whether the caller runs in this loop's thread."""
         return threading.get_ident() == self._thread_id
 
+    @property
+    def has_own_thread(self) -> bool:
+        """Whether it runs in a thread that was started for it."""
+        return self._thread is not None
+
     def now_s(self) -> float:
         return time.monotonic()
 
@@ -129,16 +151,26 @@ class EventLoop:
             self._poller.unregister(fd)
 
     def call_later(self, delay_s: float, function: Callable[[], None]) -> Timer:
-        timer = Timer(time.monotonic() + delay_s, function)
+        when_s = time.monotonic() + delay_s
+        timer = Timer(when_s, function)
         if len(self._timers) >= self._timers_max:
             self._drop_cancelled()
-        heapq.heappush(self._timers, timer)
+        self._timer_count += 1
+        heapq.heappush(self._timers, (when_s, self._timer_count, timer))
         return timer
+
+    def call_last(self, function: Callable[[], None]) -> None:
+        """Call `function` at the end of this turn; at the end of the next, if this is the end."""
+        self._last.append(function)
+
+    def call_after_sockets(self, function: Callable[[], None]) -> None:
+        """Call `function` when every socket that is ready in this turn has had its call."""
+        self._after_sockets.append(function)
 
     def _drop_cancelled(self) -> None:
         """So a fetch that may wait for an hour and was answered at once is not kept that long."""
         timers = self._timers
-        timers[:] = [timer for timer in timers if not timer.is_cancelled]
+        timers[:] = [entry for entry in timers if not entry[2].is_cancelled]
         heapq.heapify(timers)
         self._timers_max = max(_TIMERS_MIN, 2 * len(timers))
 
@@ -156,8 +188,21 @@ class EventLoop:
         self.turns += 1
         ready = self._ready
         events = self._poller.wait(self._wait_s())
+        self.ready_count = len(events)
         self.turn_s = time.monotonic()
-        for fd, mask in events:
+        receive_together, members = self.receive_together, self.rows.members
+        had_turn = 0
+        for index, (fd, mask) in enumerate(events):
+            if index < had_turn:
+                continue
+            if (
+                receive_together is not None
+                and mask == READABLE
+                and fd < len(members)
+                and members[fd] is not None
+            ):
+                had_turn = receive_together(events, index)
+                continue
             function = ready.get(fd)
             if function is None:
                 continue  # closed by a callback earlier in this turn
@@ -165,33 +210,36 @@ class EventLoop:
                 function(mask | READABLE if mask & BROKEN else mask)
             except Exception:
                 logger.exception("%s: a callback failed", self.name)
+        if self._after_sockets:
+            self._run_all(self._after_sockets)
         if self._timers:
             self._run_timers()
         if self._soon:
-            self._run_soon()
+            self._run_all(self._soon)
+        if self._last:
+            self._run_all(self._last)
 
     def _wait_s(self) -> float:
-        if self._soon:
+        if self._soon or self._last or self._after_sockets:
             return 0.0
         timers = self._timers
-        while timers and timers[0].is_cancelled:
+        while timers and timers[0][2].is_cancelled:
             heapq.heappop(timers)
         if not timers:
             return _IDLE_WAIT_S
-        return min(max(timers[0].when_s - time.monotonic(), 0.0), _IDLE_WAIT_S)
+        return min(max(timers[0][0] - time.monotonic(), 0.0), _IDLE_WAIT_S)
 
     def _run_timers(self) -> None:
         timers = self._timers
         now = time.monotonic()
-        while timers and (timers[0].is_cancelled or timers[0].when_s <= now):
-            timer = heapq.heappop(timers)
+        while timers and (timers[0][2].is_cancelled or timers[0][0] <= now):
+            _, _, timer = heapq.heappop(timers)
             if not timer.is_cancelled:
                 self._call(timer.function)
 
-    def _run_soon(self) -> None:
-        soon = self._soon
-        for _ in range(len(soon)):  # calls that these add run in the next turn, after the sockets
-            self._call(soon.popleft())
+    def _run_all(self, calls: deque[Callable[[], None]]) -> None:
+        for _ in range(len(calls)):  # calls that these add run in the next turn, after the sockets
+            self._call(calls.popleft())
 
     def _call(self, function: Callable[[], None]) -> None:
         try:

@@ -20,6 +20,16 @@ class OutboundAnswer(NamedTuple):
 OutboundResult = OutboundAnswer | CordwoodError
 
 
+class PeerMark(NamedTuple):
+    """An API that only the right kind of node serves, and what is wrong with a node that lacks it.
+
+    It is for requests that other nodes would answer too, and in a misleading way.
+    """
+
+    api: ApiKey
+    or_else: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboundCall:
     """One request.
@@ -27,7 +37,7 @@ class OutboundCall:
     `encode` makes its body, in the newest version up to `version_max` that both sides know.
     `when_done` is called once, in the loop of the connection, with the answer or with an error; but
     not after the connection was closed by its owner. After an error nobody knows whether the other
-    node has carried out the request.
+    node has carried out the request. A node without the `mark` is not sent the request.
     """
 
     api: ApiKey
@@ -36,3 +46,4 @@ class OutboundCall:
     encode: Callable[[int], bytes]
     when_done: Callable[[OutboundResult], None]
     timeout_s: float = ANSWER_TIMEOUT_S
+    mark: PeerMark | None = None

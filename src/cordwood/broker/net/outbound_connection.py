@@ -11,6 +11,7 @@ the number of requests that wait. If the oldest request is late, all behind it a
 connection is closed.
 """
 
+import logging
 import os
 import random
 import socket
@@ -45,6 +46,8 @@ from cordwood.security.clients.client_security import ClientSecurity
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages as messages
+
+logger = logging.getLogger(__name__)
 
 READY_TIMEOUT_S: Final = 10.0
 FRAME_BYTES_MAX: Final = 128 * MIB
@@ -120,6 +123,8 @@ class OutboundConnection:
         self._number = 0
         self._sasl: OutboundSasl | None = None
         self._sasl_again_s: float | None = None
+        self._is_computing = False  # an answer about SASL is looked at in a thread
+        self._ended: CordwoodError | None = None  # how the stream ended meanwhile
         self._timer: Timer = loop.call_later(READY_TIMEOUT_S, self._check_time)
         self._ready_by_s = loop.now_s() + READY_TIMEOUT_S
         self._look_up()
@@ -294,10 +299,10 @@ class OutboundConnection:
             except BlockingIOError:
                 return
             except OSError as error:
-                self._fail(self._unreachable(error.strerror or str(error)))
+                self._end_stream(error.strerror or str(error))
                 return
             if not count:
-                self._fail(self._unreachable(self._closed_by_peer()))
+                self._end_stream(self._closed_by_peer())
                 return
             try:
                 for frame in self._frames.received(room, count):
@@ -312,8 +317,17 @@ class OutboundConnection:
         if self._has_more():  # else the loop reports the socket again
             self._loop.call_soon(partial(self._ready, READABLE))
 
+    def _end_stream(self, reason: str) -> None:
+        """Nothing more will come. What came before counts first, such as why SASL failed."""
+        error = self._unreachable(reason)
+        if self._is_computing:
+            self._ended = error
+            self._release_socket()
+        else:
+            self._fail(error)
+
     def _closed_by_peer(self) -> str:
-        if self._phase is _Phase.GREETING:
+        if self._phase is _Phase.GREETING and not self._versions:
             return "it closed the connection; does the listener have another security protocol?"
         return "it closed the connection"
 
@@ -365,6 +379,10 @@ class OutboundConnection:
         waiting = self._waiting
         while waiting:
             deadline_s, call = waiting.popleft()
+            if call.mark is not None and call.mark.api not in self._versions:
+                mistaken = self._unreachable(call.mark.or_else)
+                self._loop.call_soon(partial(call.when_done, mistaken))
+                continue
             version = self._version(call)
             if version is None:
                 theirs = self._versions.get(call.api, (0, -1))
@@ -374,7 +392,14 @@ class OutboundConnection:
                 )
                 self._loop.call_soon(partial(call.when_done, error))
                 continue
-            self._write(call.api, version, call.encode(version), deadline_s, call)
+            try:
+                body = call.encode(version)
+            except Exception as error:  # a bug of ours: nobody waits for ever
+                logger.exception("%s: a request could not be encoded", self._target)
+                reason = f"the request could not be encoded: {error!r}"
+                self._loop.call_soon(partial(call.when_done, self._unreachable(reason)))
+                continue
+            self._write(call.api, version, body, deadline_s, call)
         if self._unsent and self._flush():
             self._set_interest()
 
@@ -404,13 +429,20 @@ class OutboundConnection:
             at = skip_tagged_fields(frame, at)
         body = frame[at:]
         if sent.call is not None:
-            sent.call.when_done(OutboundAnswer(sent.version, body))
+            self._give(sent.call, OutboundAnswer(sent.version, body))
         elif sent.api == ApiKey.API_VERSIONS:
             self._learn_versions(body)
         else:
             self._continue_sasl(body)
         if not self._sent and self._waiting and self._phase is _Phase.READY:
             self._send_waiting()
+
+    def _give(self, call: OutboundCall, answer: OutboundAnswer) -> None:
+        """Whatever one does with its answer, the others get theirs."""
+        try:
+            call.when_done(answer)
+        except Exception:
+            logger.exception("%s: an answer could not be dealt with", self._target)
 
     def _learn_versions(self, body: memoryview) -> None:
         answer = cast(
@@ -450,6 +482,7 @@ class OutboundConnection:
     def _continue_sasl(self, body: memoryview) -> None:
         sasl = self._sasl
         assert sasl is not None
+        self._is_computing = True
         thread = threading.Thread(
             target=self._compute_sasl, args=(sasl, bytes(body)), name="cordwood-sasl", daemon=True
         )
@@ -468,7 +501,11 @@ class OutboundConnection:
             self._loop.call_soon(partial(self._sasl_computed, sasl, following))
 
     def _sasl_computed(self, sasl: OutboundSasl, following: SaslRequest | None) -> None:
+        self._is_computing = False
         if self._phase is _Phase.CLOSED:
+            return
+        if self._ended is not None:
+            self._fail(self._ended)
             return
         if following is not None:
             self._send_sasl(following)

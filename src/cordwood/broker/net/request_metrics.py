@@ -6,7 +6,7 @@ counting costs a few hundred nanoseconds, never waits and loses nothing.
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from cordwood.log.rules.duration_histogram import DurationHistogram, HistogramView
 from cordwood.value_class import dataclass
@@ -25,7 +25,7 @@ class RequestCounts:
     handshakes_failed: int = 0
 
 
-class _ThreadCounts:
+class ThreadCounts:
     """The counts of one thread, which only that thread changes."""
 
     __slots__ = (
@@ -47,9 +47,28 @@ class _ThreadCounts:
         self.refused = 0
         self.handshakes_failed = 0
 
+    def answered(self, api_key: int, latencies_s: Sequence[float], size: int) -> None:
+        """Requests were answered, with `size` bytes in all.
+
+        Each so long after it was received.
+        """
+        self.sent += size
+        histogram = self.latencies.get(api_key)
+        if histogram is None:
+            histogram = self.latencies[api_key] = DurationHistogram()
+        histogram.observe_all(latencies_s)
+
+    def answered_together(self, api_key: int, latency_s: float, count: int, size: int) -> None:
+        """As `answered`, for `count` requests that took equally long."""
+        self.sent += size
+        histogram = self.latencies.get(api_key)
+        if histogram is None:
+            histogram = self.latencies[api_key] = DurationHistogram()
+        histogram.observe(latency_s, count)
+
 
 class _Mine(threading.local):
-    counts: _ThreadCounts | None = None
+    counts: ThreadCounts | None = None
 
 
 class RequestMetrics:
@@ -58,7 +77,11 @@ class RequestMetrics:
     def __init__(self) -> None:
         self._mine = _Mine()
         self._lock = threading.Lock()
-        self._all: list[_ThreadCounts] = []
+        self._all: list[ThreadCounts] = []
+
+    def mine(self) -> ThreadCounts:
+        """The counts of the calling thread."""
+        return self._mine.counts or self._join()
 
     def observe(self, api_key: int, latency_s: float) -> None:
         """A request was answered, `latency_s` after it was received."""
@@ -68,14 +91,13 @@ class RequestMetrics:
             histogram = latencies[api_key] = DurationHistogram()
         histogram.observe(latency_s)
 
-    def observe_all(self, api_key: int, latencies_s: Iterable[float]) -> None:
+    def observe_all(self, api_key: int, latencies_s: Sequence[float]) -> None:
         """As `observe`, for several requests at once."""
         latencies = (self._mine.counts or self._join()).latencies
         histogram = latencies.get(api_key)
         if histogram is None:
             histogram = latencies[api_key] = DurationHistogram()
-        for latency_s in latencies_s:
-            histogram.observe(latency_s)
+        histogram.observe_all(latencies_s)
 
     def failed(self, api_key: int, error_code: int) -> None:
         """An answer carried an error."""
@@ -100,8 +122,8 @@ class RequestMetrics:
         """A client was disconnected before its TLS handshake was over."""
         (self._mine.counts or self._join()).handshakes_failed += 1
 
-    def _join(self) -> _ThreadCounts:
-        counts = self._mine.counts = _ThreadCounts()
+    def _join(self) -> ThreadCounts:
+        counts = self._mine.counts = ThreadCounts()
         with self._lock:
             self._all.append(counts)
         return counts

@@ -15,13 +15,14 @@ A request that cannot be read closes its own connection and affects no other.
 
 import logging
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from time import perf_counter
 from typing import Final, Protocol
 
 from cordwood.broker.net.answer import Answer, Connection, begin_answer
 from cordwood.broker.net.event_loop import RECEIVE_BYTES, EventLoop
+from cordwood.broker.net.gathered_frames import GatheredFrames, Gathering, TakesFrames
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.security.client_quotas import ClientQuotas, to_ms
@@ -48,9 +49,16 @@ _CONTROL_ITEMS_MAX: Final = 20_000
 
 
 class FrameHandler(Protocol):
-    """Produce or fetch: reads the frame where it was received, answers now or later."""
+    """Produce, fetch, and parts of transactions: reads the frame where it was received, answers
+    now or later."""
 
     def start(self, connection: Connection, data: memoryview, begin: int, end: int) -> None: ...
+
+
+class TakesFrame(Protocol):
+    """A short way of small requests: see `RequestRouter.take_frames`."""
+
+    def __call__(self, connection: Connection, data: memoryview, begin: int, end: int) -> bool: ...
 
 
 class UnsupportedVersionAnswer(Protocol):
@@ -76,13 +84,18 @@ class RequestRouter:
     ) -> None:
         self.is_stopping = False  # no request is started any more
         self.data_loop = data
+        # By API key: whether the frame ``data[begin:end]``, all that a connection of the data loop
+        # received and owes, is taken, and will be answered. If not, nothing was done. Not asked
+        # under quotas.
+        self.take_frames: dict[int, TakesFrame] = {}
+        self.gathered: GatheredFrames | None = None  # of the data loop
         self._control = control
         self._workers = workers
         self._long_work = long_work
         self._metrics = metrics
         self._unsupported_version = unsupported_version
         self._events = events
-        self._quotas = ClientQuotas() if quotas is None else quotas
+        self.quotas = ClientQuotas() if quotas is None else quotas
         self._routes: dict[int, Route] = {}
         self._frame_handlers: dict[int, FrameHandler] = {}
 
@@ -93,6 +106,27 @@ class RequestRouter:
 
     def add_frame_handler(self, api: ApiKey, handler: FrameHandler) -> None:
         self._frame_handlers[api] = handler
+
+    def gather_frames(self, take: TakesFrame, take_all: TakesFrames) -> None:
+        """Have small produces taken this way, and together if they come in the same turn.
+
+        Not while the broker stops, or counts what clients use of their quotas.
+        """
+
+        def take_all_now(
+            connections: Sequence[Gathering],
+            data: memoryview,
+            ends: list[int],
+            start: Callable[[int], None],
+        ) -> None:
+            if self.is_stopping or self.quotas.is_set:
+                for index in range(len(ends)):
+                    start(index)
+            else:
+                take_all(connections, data, ends, start)
+
+        self.take_frames[ApiKey.PRODUCE] = take
+        self.gathered = GatheredFrames(self.data_loop, take_all_now)
 
     @property
     def served_apis(self) -> set[int]:
@@ -118,12 +152,17 @@ class RequestRouter:
         if api_key == _API_VERSIONS and not API_CATALOG[api_key].serves(api_version):
             self._answer_unsupported(connection, data[begin:end])
             return True
+        self.start_route(connection, data, begin, end)
+        return True
+
+    def start_route(self, connection: Connection, data: memoryview, begin: int, end: int) -> None:
+        """Start the request in ``data[begin:end]`` by its route, whatever else may handle it."""
+        api_key, _ = _KEY_AND_VERSION.unpack_from(data, begin)
         route = self._routes.get(api_key)
         if route is None:
             raise UnsupportedFormatError("request", f"API {api_key}")
         answer, body = begin_answer(connection, data, begin, end)
         self._run_route(route, answer, body)
-        return True
 
     def _answer_unsupported(self, connection: Connection, frame: memoryview) -> None:
         header, _ = decode_request_header(frame)
@@ -180,7 +219,7 @@ class RequestRouter:
             header=header,
             session=answer.connection.session,
             events=self._events,
-            quotas=self._quotas,
+            quotas=self.quotas,
         )
         started_s = perf_counter()
         try:
@@ -215,7 +254,7 @@ class RequestRouter:
             if isinstance(code, int) and code:
                 self._metrics.failed(header.api_key, code)
             # A client that has not authenticated yet has nobody's quota.
-            if self._quotas.is_set and answer.connection.session.is_somebody:
+            if self.quotas.is_set and answer.connection.session.is_somebody:
                 response = self._throttled(answer, response, busy_s)
             frame = encode_response(
                 header.api_key, header.api_version, header.correlation_id, response
@@ -231,8 +270,8 @@ class RequestRouter:
         user = answer.connection.session.principal.name
         asked_ms = response.get("throttle_time", 0)  # by the handler
         pause_s = asked_ms / 1000 if isinstance(asked_ms, int) else 0.0
-        if self._quotas.times_requests:
-            pause_s = max(pause_s, self._quotas.took(user, header.client_id or "", busy_s))
+        if self.quotas.times_requests:
+            pause_s = max(pause_s, self.quotas.took(user, header.client_id or "", busy_s))
         if not pause_s:
             return response
         answer.pause_s = pause_s

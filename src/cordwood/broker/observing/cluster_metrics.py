@@ -50,6 +50,21 @@ class ClusterCollector(Collector):
                 "Whether this broker may not lead: it is new, or the controllers do not answer.",
                 int(facts.is_fenced),
             ),
+            (
+                "leader_replication_byte_rate",
+                "Bytes per second that this broker sends to throttled replicas as their leader.",
+                facts.leader_replication_rate,
+            ),
+            (
+                "follower_replication_byte_rate",
+                "Bytes per second that this broker fetches for its throttled replicas.",
+                facts.follower_replication_rate,
+            ),
+            (
+                "alter_log_dirs_replication_byte_rate",
+                "Bytes per second that are copied for replicas that move between directories.",
+                facts.move_rate,
+            ),
         ):
             yield GaugeMetricFamily(f"cordwood_{name}", text, value)
         yield CounterMetricFamily(

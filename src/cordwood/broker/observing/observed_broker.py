@@ -1,17 +1,20 @@
 """A running broker as metrics and health checks see it, from outside its threads."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.security.audit_log import AuditCounts
 from cordwood.broker.security.authentication_events import AuthenticationCounts
 from cordwood.broker.security.client_quotas import QuotaCounts
-from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.telemetry.client_metrics import ClientMetrics
 from cordwood.log.store.store import Store
 from cordwood.log.transactions.transaction_requests import CoordinatedTransactions
 from cordwood.value_class import dataclass, field
+
+if TYPE_CHECKING:  # loaded with the first listener that has TLS
+    from cordwood.broker.security.tls_listener import TlsListener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,9 @@ class ClusterFacts:
     is_fenced: bool
     isr_shrinks: int
     isr_expands: int
+    leader_replication_rate: float = 0.0
+    follower_replication_rate: float = 0.0
+    move_rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +81,7 @@ class ObservedBroker:
     groups: Callable[[], Sequence[GroupFacts]]
     connection_count: Callable[[], int]
     is_coordinator_loaded: Callable[[], bool]
-    tls: Mapping[str, TlsListener] = field(default_factory=dict)
+    tls: "Mapping[str, TlsListener]" = field(default_factory=dict)
     hosts: frozenset[str] = frozenset()
     insecure_listeners: tuple[str, ...] = ()
     lost_fetch_count: Callable[[], int] = lambda: 0

@@ -6,6 +6,7 @@ Then the state is split among the processes. After: `LogDirectory.open` merges i
 comes next; the keeper does so at once if all went well.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Self
 
@@ -17,11 +18,19 @@ from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.cluster_mark import refuse_cluster_directories
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.catalog_files import read_catalog
-from cordwood.log.topics.process_state import PartitionName, merge_state, split_state
+from cordwood.log.topics.process_state import (
+    PartitionName,
+    is_split_among,
+    merge_state,
+    split_state,
+)
 from cordwood.log.topics.store_share import KEEPER, owner_of, worker_name
 from cordwood.storage.directory_lock import DirectoryLock, lock_directory
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.file_access import FileAccess
 from cordwood.storage.files import make_durable_directory
+
+logger = logging.getLogger(__name__)
 
 
 class HeldDirectories:
@@ -59,19 +68,27 @@ class HeldDirectories:
 
         processes = [KEEPER, *map(worker_name, range(count))]
         for path in self.paths:
-            split_state(self.fs, path, processes, owner)
+            if not is_split_among(self.fs, path, processes):
+                merge_state(self.fs, path)  # the processes of the last life were others
+                split_state(self.fs, path, processes, owner)
         for lock in self._locks:
             lock.narrow()
 
     def take_back(self) -> None:
         """All workers have ended: merge what they left.
 
-        Raises `DirectoryLockedError` if one is still there.
+        Raises `DirectoryLockedError` if one is still there. Without room on the disk, the next
+        start merges.
         """
         for path, lock in zip(self.paths, self._locks, strict=True):
             lock.widen(path)
         for path in self.paths:
-            merge_state(self.fs, path)
+            try:
+                merge_state(self.fs, path)
+            except OSError as error:
+                if error.errno not in FULL_DISK_ERRNOS:
+                    raise
+                logger.warning("%s: its state is merged at the next start: %s", path, error)
 
     def release(self) -> None:
         """Safe to repeat."""
@@ -102,7 +119,7 @@ def prepare_store(
     with Store(directories.paths, setup) as store:
         if not has_transactions:
             _refuse_transactions(store)
-        store.producer_ids.allocate()  # from here on the file knows the ids of all logs
+        store.producer_ids.record_known()
         latest = [log.epochs.current for log in store.directories.logs()]
         return max(latest, default=-1) + 1, store.topics(include_internal=True)
 

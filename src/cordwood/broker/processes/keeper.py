@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, cast
 from uuid import UUID, uuid4
 
-from cordwood.broker.cluster.keeper_link import FrameKind, encode_answer, encode_records
+from cordwood.broker.cluster.control.keeper_link import FrameKind, encode_answer, encode_records
 from cordwood.broker.cluster_identity import ClientListener, ClusterIdentity
 from cordwood.broker.config_owners import ConfigOwner, ConfigOwners, ResourceType
 from cordwood.broker.dynamic_configs import DynamicConfigs

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Final, Self
 
-from cordwood.broker.cluster.keeper_link import FrameKind
+from cordwood.broker.cluster.control.keeper_link import FrameKind
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.listeners import SecurityProtocol
@@ -243,7 +243,11 @@ class Supervisor:
                 task, self._keeper, when_ready=self._is_ready, when_ended=self._ended
             )
             self._workers[index] = worker
-            worker.start()
+            try:
+                worker.start()
+            except OSError:
+                del self._workers[index]
+                raise
 
     def _is_ready(self, index: int) -> None:
         assert self._keeper is not None
@@ -281,9 +285,26 @@ class Supervisor:
             pause_s,
             extra={"facts": {"event": "process ended", "process": index, "code": code}},
         )
-        with self._changing:
-            self._changing.wait_for(lambda: self._is_stopping, pause_s)
-        self._launch(index)
+        self._start_again(index, pause_s)
+
+    def _start_again(self, index: int, pause_s: float) -> None:
+        """After a pause; and again if the system has no process, thread or descriptor to give."""
+        while True:
+            with self._changing:
+                self._changing.wait_for(lambda: self._is_stopping, pause_s)
+            try:
+                self._launch(index)
+            except OSError as error:
+                pause_s = min(max(2 * pause_s, _PAUSE_S), _PAUSE_S_MAX)
+                logger.error(
+                    "process %d cannot be started, next attempt in %.1f s: %s",
+                    index,
+                    pause_s,
+                    error,
+                    extra={"facts": {"event": "process not started", "process": index}},
+                )
+            else:
+                return
 
     def _broadcast(self, kind: FrameKind, body: bytes) -> None:
         for worker in list(self._workers.values()):

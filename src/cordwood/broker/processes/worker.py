@@ -16,8 +16,8 @@ import threading
 from functools import partial
 from typing import Final
 
-from cordwood.broker.cluster.keeper_link import FrameKind, KeeperCalls, receive_frame
-from cordwood.broker.cluster.local_control import KeeperNews, begin_partition
+from cordwood.broker.cluster.control.keeper_link import FrameKind, KeeperCalls, receive_frame
+from cordwood.broker.cluster.control.local_control import KeeperNews, begin_partition
 from cordwood.broker.cluster.local_joining import ProcessPlace, assemble_process
 from cordwood.broker.observing.log_output import configure_logging
 from cordwood.broker.processes.held_files import SlotFileSystem
@@ -145,7 +145,7 @@ def _open_store(task: ProcessTask, calls: KeeperCalls) -> Store:
 
 def _settle() -> None:
     """As `serve` does for a single process."""
-    gc.collect()
+    gc.collect(1)
     gc.freeze()
     gc.set_threshold(_GARBAGE_OBJECTS)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)

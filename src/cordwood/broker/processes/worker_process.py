@@ -5,6 +5,7 @@ sending   writes news. A worker that does not read them for long is killed: its 
           the whole image
 """
 
+import errno
 import logging
 import os
 import selectors
@@ -15,9 +16,10 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Final
 
-from cordwood.broker.cluster.keeper_link import (
+from cordwood.broker.cluster.control.keeper_link import (
     FrameKind,
     encode_frame,
     receive_frame,
@@ -46,7 +48,8 @@ class WorkerProcess:
     ) -> None:
         """Make the process; nothing is heard of it before `start`.
 
-        `when_ended` gets its exit code, after it was waited for.
+        `when_ended` gets its exit code, after it was waited for. Raises `OSError` if the system
+        has no process or descriptor to give.
         """
         self.index = task.index
         self._keeper = keeper
@@ -57,20 +60,38 @@ class WorkerProcess:
         self._unsent_bytes = 0
         self._is_subscribed = False
         self._is_over = False
-        self._news, news = socket.socketpair()
-        self._calls, calls = socket.socketpair()
-        fds = [news.fileno(), calls.fileno(), *task.listening.values()]
-        try:
+        with ExitStack() as undo, ExitStack() as theirs:
+            self._news, news = socket.socketpair()
+            theirs.enter_context(news)
+            undo.enter_context(self._news)
+            self._calls, calls = socket.socketpair()
+            theirs.enter_context(calls)
+            undo.enter_context(self._calls)
+            fds = [news.fileno(), calls.fileno(), *task.listening.values()]
             self._process = subprocess.Popen(_command(fds[:2]), pass_fds=fds, cwd=os.getcwd())
-        finally:
-            news.close()
-            calls.close()
+            undo.pop_all()
         self._put(encode_frame(FrameKind.TASK, task.encode()))
 
     def start(self) -> None:
-        """Serve it. The owner has noted it before, or it would miss what is told meanwhile."""
-        for work, name in ((self._serve, "serving"), (self._send, "sending")):
-            threading.Thread(target=work, name=f"cordwood-{name}-{self.index}", daemon=True).start()
+        """Serve it. The owner has noted it before, or it would miss what is told meanwhile.
+
+        Raises `OSError` if the system has no thread to give; then it has ended.
+        """
+        try:
+            self._begin(self._serve, "serving")
+        except RuntimeError as error:
+            self.kill()
+            self._waited()
+            self._close()
+            raise OSError(errno.EAGAIN, str(error)) from error
+        try:
+            self._begin(self._send, "sending")
+        except RuntimeError as error:
+            logger.error("process %d cannot be told anything; ending it: %s", self.index, error)
+            self.kill()  # `_serve` notices
+
+    def _begin(self, work: Callable[[], None], name: str) -> None:
+        threading.Thread(target=work, name=f"cordwood-{name}-{self.index}", daemon=True).start()
 
     @property
     def pid(self) -> int:
@@ -133,7 +154,10 @@ class WorkerProcess:
                     assert isinstance(key.fileobj, socket.socket)
                     is_there = is_there and self._take(key.fileobj)
         code = self._waited()
+        self._close()  # the next life needs descriptors
         self._when_ended(self, code)
+
+    def _close(self) -> None:
         self._news.close()
         self._calls.close()
 
@@ -160,6 +184,10 @@ class WorkerProcess:
                     kind, body = self._answer(frame.kind, frame.body)
                     send_frame(connection, kind, body)
         except OSError:
+            return False
+        except Exception:  # it, or we, cannot go on: its next life begins again
+            logger.exception("process %d (pid %d) is ended", self.index, self.pid)
+            self.kill()
             return False
         return True
 

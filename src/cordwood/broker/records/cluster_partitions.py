@@ -5,7 +5,7 @@ A broker that is alone has no such port: it leads every partition, and asks noth
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -34,6 +34,20 @@ class ClusterPartitions(Protocol):
 
     def replica_of(self, log: PartitionLog) -> PartitionReplica | None:
         """The replica whose log it is; None: it is being made or taken away."""
+        ...
+
+    def await_deleted(
+        self,
+        log: PartitionLog,
+        start: Offset,
+        led_in: LeaderEpoch,
+        timeout_s: float,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Wait until no record below `start` can come back, whichever broker leads next.
+
+        `done` is called once, in the data loop: with `none`, or with why nobody knows.
+        """
         ...
 
     def name_of(self, topic_id: UUID) -> str | None:

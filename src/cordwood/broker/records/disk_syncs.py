@@ -7,15 +7,18 @@ of a sync, to its watcher (`log_watch`).
 """
 
 import itertools
+import logging
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 from typing import Final
 
-from cordwood.broker.net.event_loop import READABLE, EventLoop
+from cordwood.broker.net.event_loop import EDGES, READABLE, EventLoop
 from cordwood.log.partition.log_sync import SyncUnderWay
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.storage.kernel_syncs import KernelSyncs
+from cordwood.storage.kernel_syncs import KernelSyncs, yield_to_short_slices
+
+logger = logging.getLogger(__name__)
 
 _THREADS: Final = 4  # logs that are synced side by side: what a solid-state disk makes use of
 
@@ -76,7 +79,9 @@ class DiskSyncs:
             self._has_asked_kernel = True
             self._kernel = KernelSyncs.open()
             if self._kernel is not None:
-                self._loop.register(self._kernel.fd, READABLE, self._on_kernel)
+                self._loop.register(self._kernel.fd, READABLE | EDGES, self._on_kernel)
+                if self._loop.has_own_thread:
+                    yield_to_short_slices()
         number = next(self._numbers)
         if self._kernel is None or not self._kernel.submit(descriptor, number):
             return False
@@ -92,17 +97,27 @@ class DiskSyncs:
 
     def _hand_to_thread(self, log: PartitionLog, sync: SyncUnderWay) -> None:
         if len(self._threads) < min(_THREADS, len(self._under_way)):
-            thread = Thread(
-                target=self._run, name=f"cordwood-sync-{len(self._threads)}", daemon=True
-            )
-            self._threads.append(thread)
-            thread.start()
+            self._start_thread()
 
         def wait() -> None:
             error = sync.wait()
             self._loop.call_soon(lambda: self._finish(log, error))
 
-        self._queue.put(wait)
+        if self._threads:
+            self._queue.put(wait)
+        else:
+            wait()  # here: a slow loop is better than a sync that never ends
+
+    def _start_thread(self) -> None:
+        """One more thread, if the system has one to give."""
+        name = f"cordwood-sync-{len(self._threads)}"
+        thread = Thread(target=self._run, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            logger.warning("%s cannot start: %s", name, error)
+        else:
+            self._threads.append(thread)
 
     def _run(self) -> None:
         while (wait := self._queue.get()) is not None:

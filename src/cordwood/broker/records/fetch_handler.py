@@ -1,5 +1,7 @@
 """Fetch: send records from the files they are in, now or when there are enough of them.
 
+A consumer of one partition that has read everything usually takes the short way (`sole_fetches`).
+
 An answer is planned, not read (`fetch_plan`): for each partition a range of a segment file, which
 the connection sends with `sendfile`. A fetch that finds too little waits for the logs it named. It
 is planned again each time one of them moves, until it has `min_bytes` or its time is over.
@@ -24,15 +26,18 @@ from cordwood.broker.records.fetch_sessions import FetchSessions, SessionUse
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.lost_records import LostRecords
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.records.sole_fetches import SoleFetches
 from cordwood.broker.security import access_table as needs
 from cordwood.broker.security.client_quotas import ClientQuotas, to_ms
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.protocol.fetch_request import (
+    FIRST_FLEXIBLE,
     FIRST_WITH_TOPIC_ID,
     FetchRequest,
     decode_fetch_request,
 )
 from cordwood.protocol.fetch_response import FetchedPart, encode_fetch_response
+from cordwood.protocol.request_header import decode_request_header, skip_header_tags
 from cordwood.quantities import Offset
 
 _READ_COMMITTED: Final = 1
@@ -59,6 +64,7 @@ class _PendingFetch:
         "request",
         "timer",
         "use",
+        "wait_ms",
         "was_planned",
     )
 
@@ -76,7 +82,8 @@ class _PendingFetch:
         self.reading: set[ArchivedPlace] = set()  # places that are being read from archives
         self.found: dict[ArchivedPlace, ArchivedRange] = {}  # and what was read
         self.busy_s = 0.0  # the time that was spent on it
-        self.has_waited = request.max_wait_ms <= 0  # as long as the client wants to wait
+        self.wait_ms = max(request.max_wait_ms, 0)  # as long as the client wants to wait
+        self.has_waited = not self.wait_ms
         self.was_planned = False  # and waits: it says nothing new about who sent it
         self.is_late = False  # it waits for nothing any more
         self.is_over = False
@@ -113,21 +120,37 @@ class FetchHandler:
         self._bytes_max = bytes_max
         self._waiting: dict[_PendingFetch, None] = {}
         self.lost_records = LostRecords()
+        self.soles = SoleFetches(
+            table=table,
+            watch=watch,
+            loop=loop,
+            quotas=self._quotas,
+            bytes_max=bytes_max,
+            long_way=self,
+        )
 
     @property
     def waiting_count(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + self.soles.waiting_count
 
     def start(self, connection: Connection, data: memoryview, begin: int, end: int) -> None:
-        """Handle the request in ``data[begin:end]``."""
-        answer, body = begin_answer(connection, data, begin, end)
-        self.handle(answer, body)
+        """Handle the request in ``data[begin:end]``, the short way if that is possible."""
+        if not self.soles.take(connection, data, begin, end):
+            answer, body = begin_answer(connection, data, begin, end)
+            self.handle(answer, body)
 
     def handle(self, answer: Answer, body: memoryview) -> None:
+        """The long way: answer now or later."""
+        self._begin(self._pending(answer, body))
+
+    def _pending(self, answer: Answer, body: memoryview) -> _PendingFetch:
         version = answer.header.api_version
         request = decode_fetch_request(version, body)
         use = self._sessions.use(request, by_topic_id=version >= FIRST_WITH_TOPIC_ID)
-        pending = _PendingFetch(self, answer, request, use)
+        return _PendingFetch(self, answer, request, use)
+
+    def _begin(self, pending: _PendingFetch) -> None:
+        answer, request, use = pending.answer, pending.request, pending.use
         if request.replica_id >= 0 and self._table.cluster is not None:
             pending.fetcher = Fetcher(request.replica_id, request.replica_epoch)
             if not answer.connection.session.may(needs.REPLICA_FETCH):
@@ -137,6 +160,23 @@ class FetchHandler:
             self._respond(pending, [])
         elif not self._try(pending):
             self._wait(pending)
+
+    def continue_fetch(
+        self, answer: Answer, frame: bytes, *, left_ms: int, is_late: bool = False
+    ) -> None:
+        """Handle a request that began the short way. It may wait for `left_ms` more.
+
+        `is_late`: it waits for nothing any more.
+        """
+        view = memoryview(frame)
+        answer.header, at = decode_request_header(view)
+        if answer.header.api_version >= FIRST_FLEXIBLE:
+            at = skip_header_tags(view, at)
+        pending = self._pending(answer, view[at:])
+        pending.wait_ms = left_ms
+        pending.has_waited = left_ms <= 0
+        pending.is_late = is_late
+        self._begin(pending)
 
     def _refuse_follower(self, pending: _PendingFetch) -> None:
         code = needs.REPLICA_FETCH.code
@@ -158,6 +198,7 @@ class FetchHandler:
 
     def finish_all(self) -> None:
         """The broker stops: answer every fetch that waits."""
+        self.soles.finish_all()
         for pending in list(self._waiting):
             self._time_over(pending)
 
@@ -171,9 +212,9 @@ class FetchHandler:
 
     def _set_timer(self, pending: _PendingFetch) -> None:
         """For as long as the client wants to wait; then for what must be waited for."""
-        wait_ms = max(pending.request.max_wait_ms, 0)
+        wait_ms = pending.wait_ms
         if pending.has_waited:
-            wait_ms = max(_RECORDS_WAIT_MS - wait_ms, 0)
+            wait_ms = max(_RECORDS_WAIT_MS - max(pending.request.max_wait_ms, 0), 0)
         pending.timer = self._loop.call_later(wait_ms / 1000, lambda: self._waited(pending))
 
     def _waited(self, pending: _PendingFetch) -> None:

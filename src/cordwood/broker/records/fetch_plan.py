@@ -24,6 +24,7 @@ from cordwood.format.small_files.segment_manifest import Hole
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.file_range import FileRange, read_range
 from cordwood.log.reading.log_source import LogView
+from cordwood.log.rules.leader_epochs import UNKNOWN_EPOCH_END
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.fetch_request import FetchPartition
 from cordwood.protocol.fetch_response import FIRST_WITH_RACK, FetchedPart
@@ -218,10 +219,11 @@ class FetchPlan:
     def _add_for_follower(self, log: PartitionLog, part: FetchPartition, fetcher: Fetcher) -> None:
         """Plan what a follower gets: everything up to the end, and where its log diverges.
 
-        When the answer is full, the position of a follower counts with its next fetch.
+        A full answer has no batches of the partition, but says the rest: a high watermark is true
+        only for a follower whose log was found to be part of the leader's.
         """
         # Not at the top: a broker that is alone does not load it.
-        from cordwood.cluster.replication.replica_fetch import FetchPosition, FollowerRead
+        from cordwood.cluster.replication.replica_fetch import FetchPosition
 
         replica = self._table.replica_of(log)
         if replica is None:
@@ -229,25 +231,21 @@ class FetchPlan:
             return
         self.logs.append(log)
         self.marks.append(log.end_offset)
-        if self._bytes_left <= 0 and self.size:
-            read = FollowerRead(
-                high_watermark=log.high_watermark, log_start=log.state.start, is_news=False
-            )
-        else:
-            read = replica.fetch(
-                FetchPosition(
-                    place=replica.site.place,
-                    leader_epoch=LeaderEpoch(part.leader_epoch),
-                    offset=Offset(part.offset),
-                    last_epoch=LeaderEpoch(part.last_fetched_epoch),
-                    log_start=Offset(part.log_start),
-                    high_watermark=Offset(part.high_watermark),
-                ),
-                replica=fetcher.node_id,
-                broker_epoch=fetcher.broker_epoch,
-                bytes_max=max(min(part.max_bytes, self._bytes_left), 0),
-                is_again=self._is_again,
-            )
+        is_full = self._bytes_left <= 0 and self.size > 0
+        read = replica.fetch(
+            FetchPosition(
+                place=replica.site.place,
+                leader_epoch=LeaderEpoch(part.leader_epoch),
+                offset=Offset(part.offset),
+                last_epoch=LeaderEpoch(part.last_fetched_epoch),
+                log_start=Offset(part.log_start),
+                high_watermark=Offset(part.high_watermark),
+            ),
+            replica=fetcher.node_id,
+            broker_epoch=fetcher.broker_epoch,
+            bytes_max=0 if is_full else max(min(part.max_bytes, self._bytes_left), 1),
+            is_again=self._is_again,
+        )
         if read.error:
             self._add_error(part, ErrorCode(read.error))
             return
@@ -342,10 +340,19 @@ def _aborted(
 
 
 def _diverging(log: PartitionLog, part: FetchPartition) -> tuple[int, int] | None:
-    """The last epoch and offset that the client and we share, if its last epoch is not ours."""
+    """The last epoch and offset that the client and we share, if its last epoch is not ours.
+
+    Raises `OffsetOutOfRangeError` if the client has records of an epoch that this log does not
+    have yet: a consumer that was sent to this follower goes back to the leader then.
+    """
     if part.last_fetched_epoch < 0:
         return None
     end = log.epochs.known.end_offset_for(LeaderEpoch(part.last_fetched_epoch), log.end_offset)
+    if end == UNKNOWN_EPOCH_END:
+        state = log.state
+        raise OffsetOutOfRangeError(
+            Offset(part.offset), start=state.start, end=state.high_watermark
+        )
     if end.epoch < part.last_fetched_epoch or end.end_offset < part.offset:
         return end.epoch, end.end_offset
     return None

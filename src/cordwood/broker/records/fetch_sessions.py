@@ -10,8 +10,8 @@ moved. The broker refuses a session by answering session 0; the client then send
 time, which is always correct.
 """
 
-import secrets
 from collections.abc import Callable, Iterable
+from random import SystemRandom
 from typing import Final
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from cordwood.value_class import dataclass, field
 
 _EVICTABLE_AFTER_S: Final = 120.0  # as Kafka's
 _EPOCH_MAX: Final = 0x7FFFFFFF
+_RANDOM: Final = SystemRandom()
 
 Key = tuple[str | UUID, int]
 
@@ -170,7 +171,7 @@ class FetchSessions:
 
     def _new_id(self) -> int:
         while True:  # until the number is not in use
-            session_id = secrets.randbelow(_EPOCH_MAX) + 1
+            session_id = _RANDOM.randint(1, _EPOCH_MAX)
             if session_id not in self._sessions:
                 return session_id
 

@@ -46,7 +46,7 @@ class _Watch:
         # In the order of the offsets they wait for, which is the order they were appended in.
         self.promises: deque[tuple[Offset, PromiseWaiter]] = deque()
         self.fetches: dict[ProgressWaiter, None] = {}
-        self.when_closed: Callable[[], None] | None = None
+        self.when_closed: list[Callable[[], None]] = []
         self.when_moved: Callable[[], None] | None = None
 
 
@@ -73,7 +73,7 @@ class LogWatch:
         """Tell `waiter` when [.., end) of `log` is durable, or never will be."""
         self._watch(log).promises.append((end, waiter))
         # It may have become durable before the waiter was entered; then no report follows.
-        if log.promises.is_kept(end) or log.state.failure is not None or log.is_closed:
+        if log.promises.is_kept(end) or not log.state.is_writable:
             self._report(self._watches[log])
 
     def await_progress(self, log: PartitionLog, waiter: ProgressWaiter) -> None:
@@ -84,9 +84,9 @@ class LogWatch:
             self._report(watch)
 
     def await_close(self, log: PartitionLog, when_closed: Callable[[], None]) -> None:
-        """Call `when_closed` once `log` is closed. One per log."""
+        """Call `when_closed` once `log` is closed."""
         watch = self._watch(log)
-        watch.when_closed = when_closed
+        watch.when_closed.append(when_closed)
         if log.is_closed:
             self._report(watch)
 
@@ -116,7 +116,7 @@ class LogWatch:
                 or watch.fetches
                 or watch.append_held is not None
                 or watch.when_moved is not None
-                or watch.log.is_closed
+                or watch.log.state.is_closed
             ):
                 self._report(watch)
 
@@ -130,7 +130,10 @@ class LogWatch:
         self._moved.append(watch)
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._look)
+            if self._loop.is_current:
+                self._loop.call_last(self._look)
+            else:
+                self._loop.call_soon(self._look)
 
     def _look(self) -> None:
         self._is_scheduled = False
@@ -146,15 +149,15 @@ class LogWatch:
             self._settle_promises(watch)
             for waiter in list(watch.fetches):
                 waiter.log_moved(watch.log)
-            if watch.log.is_closed:
+            if watch.log.state.is_closed:
                 self._watches.pop(watch.log, None)
-                when_closed, watch.when_closed = watch.when_closed, None
-                if when_closed is not None:
-                    when_closed()
+                when_closed, watch.when_closed = watch.when_closed, []
+                for tell in when_closed:
+                    tell()
 
     def _settle_promises(self, watch: _Watch) -> None:
         log, promises = watch.log, watch.promises
-        is_over = log.state.failure is not None or log.is_closed
+        is_over = not log.state.is_writable
         while promises and (is_over or log.promises.is_kept(promises[0][0])):
             _, waiter = promises.popleft()
             waiter.promise_settled(log)

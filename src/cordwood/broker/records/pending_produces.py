@@ -45,9 +45,10 @@ class PendingProduce:
         """The records in `log` are durable, or never will be."""
         if not self.logs_left:
             return  # timed out before
-        if log.state.failure is not None:
+        state = log.state
+        if state.failure is not None:
             self.reply.refuse(ErrorCode.kafka_storage_error, log)
-        elif log.is_closed:
+        elif state.is_closed:
             self.reply.refuse(ErrorCode.not_leader_or_follower, log)
         elif self._table.cluster is not None:
             replica = self._table.replica_of(log)

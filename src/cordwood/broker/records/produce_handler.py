@@ -45,6 +45,7 @@ from cordwood.broker.records.transactional_produce import (
     producer_of,
 )
 from cordwood.broker.security import access_table as needs
+from cordwood.broker.security.audit_topic import is_audit_client
 from cordwood.broker.security.client_quotas import ClientQuotas
 from cordwood.errors import CordwoodError, InvalidRecordError, LongCheckError
 from cordwood.format.batch_header import CODEC_MASK, HEADER_SIZE
@@ -375,6 +376,7 @@ class ProduceHandler:
                 return ProducedPart(topic, partition, self._table.why_absent(topic, partition))
             code = self._table.append_refusal(log, acks)
             if code is not None:
+                log.batches.note_refused_bytes(records)
                 return ProducedPart(topic, partition, code)
             led_in = self._table.led_in(log)
             if header.api_version < _FIRST_WITH_ZSTD and _is_zstd(records):
@@ -409,6 +411,8 @@ class ProduceHandler:
         name = self._table.name_of(topic)
         if name is None:
             return ErrorCode.unknown_topic_id
+        if name in self._closed_topics and self._is_of_a_broker(answer):
+            return None
         if not session.may(needs.PRODUCE_TOPIC, name, answer.header.client_id):
             return needs.PRODUCE_TOPIC.code
         if name in self._closed_topics:
@@ -416,6 +420,14 @@ class ProduceHandler:
         if name in INTERNAL_TOPICS and not _may_write_internal(session, answer.header):
             return needs.PRODUCE_INTERNAL.code
         return None
+
+    def _is_of_a_broker(self, answer: Answer) -> bool:
+        """Whether another broker of the cluster writes audit lines, which this one leads."""
+        return (
+            self._table.cluster is not None
+            and is_audit_client(answer.header.client_id)
+            and answer.connection.session.may(needs.REPLICA_FETCH)
+        )
 
 
 def _may_write_internal(session: Session, header: RequestHeader) -> bool:

@@ -1,170 +1,90 @@
 """The short way of a produce: small requests are appended together, one write and one sync for all.
 
-A lane collects the batches for one log. A batch was checked where it was received, in two compiled
-passes, and is copied behind the other batches of the lane. When every ready socket has had its
-turn, the group is appended. If the log is being synced and the whole group needs the next sync,
-the group goes on growing until this sync ends. With fifty producers waiting for the disk, that is
-one write and one sync for dozens of records.
+A lane collects the batches for one log. Requests that come in the same turn of the loop are read,
+checked and copied behind the other batches of their lane together, in two compiled passes. When
+every ready socket has had its turn, the group is appended. If the log is being synced and the
+whole group needs the next sync, the group goes on growing until this sync ends. With fifty
+producers waiting for the disk, that is one write and one sync for dozens of records.
 
 A large batch is not copied: it is appended by itself, from where it was received.
 """
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
-from cordwood.broker.error_codes import RefusedError, error_code, error_message
-from cordwood.broker.net.answer import Answer, Connection
+from cordwood.broker.error_codes import RefusedError, error_code
+from cordwood.broker.net.answer import Connection, SoleAnswer
+from cordwood.broker.net.answer_row import AnswerRow
 from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.gathered_frames import Gathering
 from cordwood.broker.records.cluster_partitions import AppendedEnd, append_refusal
 from cordwood.broker.records.disk_syncs import DiskSyncs
+from cordwood.broker.records.known_logs import KnownLogs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
-from cordwood.broker.records.produce_answers import encode_refusable
+from cordwood.broker.records.produce_lane import (
+    ACKS_ALL,
+    GroupReply,
+    Owed,
+    Produced,
+    ProduceLane,
+    TransactionPermit,
+    with_results,
+)
+from cordwood.broker.records.sole_fetches import COPIED_BYTES_MAX
+from cordwood.broker.records.transactional_produce import client_version_of
 from cordwood.broker.security import access_table as needs
 from cordwood.clock import Clock
-from cordwood.errors import InvalidRecordError, StorageError
 from cordwood.format.file_names import INTERNAL_TOPICS
+from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.append_checks import BatchGate
 from cordwood.log.rules.batch_group import BatchGroup
-from cordwood.protocol.api_catalog import ApiKey
-from cordwood.protocol.error_code import ErrorCode
+from cordwood.log.rules.transaction_rules import TransactionRules
+from cordwood.log.transactions.transaction_entry import Lease
+from cordwood.log.transactions.transaction_metadata import EPOCH_BUMPING_VERSION, ProducerIdentity
 from cordwood.protocol.produce_request import FIRST_WITH_TOPIC_ID
-from cordwood.protocol.produce_response import (
-    ProducedPart,
-    SoleResponse,
-    with_throttle_time,
-)
-from cordwood.protocol.request_header import RequestHeader
-from cordwood.protocol.sole_produce import find_sole_produce
-from cordwood.quantities import Offset, TimestampMs
+from cordwood.protocol.sole_produce import find_sole_produce, find_sole_produces
+from cordwood.quantities import NO_PRODUCER_ID, Offset, TimestampMs
 
 if TYPE_CHECKING:  # a broker that is alone does not load it
     from cordwood.cluster.replication.partition_replica import PartitionReplica
 
 logger = logging.getLogger(__name__)
 
-_PRODUCE: Final = int(ApiKey.PRODUCE)
-_WRITE, _TOPIC = needs.PRODUCE_TOPIC.operation, needs.PRODUCE_TOPIC.resource
-_ACKS_ALL: Final = -1
+_WRITE, _TRANSACTION = needs.PRODUCE_TOPIC.operation, needs.PRODUCE_TRANSACTION.resource
+_SIZE_BYTES: Final = 4  # the size of a frame, before it
 _GROUP_BYTES_MAX: Final = 1024 * 1024  # larger groups gain nothing and wait longer
 _LARGE_BATCH: Final = 96 * 1024  # from here on a copy costs more than a write of its own
-_LANES_MAX: Final = 4096  # topics that are remembered; beyond that all idle ones are forgotten
+_ALL_PLACED: Final = {int}  # the types of the answers of a log that took every batch
 
 
-class _Lane:
-    """The batches that wait to be appended to one log, and the requests they came with."""
+class TakesAppended(Protocol):
+    """Is told of a group of batches, with the answers of the log and where that ended before."""
 
-    __slots__ = (
-        "gate",
-        "group",
-        "is_alone",
-        "is_patient",
-        "is_scheduled",
-        "log",
-        "replica",
-        "requests",
-        "responses",
-        "table",
-        "timeout_ms",
-        "topic_id",
-    )
-
-    def __init__(self, log: PartitionLog, topic_id: UUID, table: PartitionTable) -> None:
-        self.log = log
-        self.topic_id = topic_id
-        self.table = table
-        self.replica = table.replica_of(log)  # None: nobody decides who leads
-        self.is_alone = self.replica is None or (
-            table.cluster is not None and table.cluster.is_alone
-        )
-        self.gate = BatchGate(log.config)
-        self.responses: dict[int, SoleResponse] = {}
-        self.is_scheduled = False
-        self.clear()
-
-    def clear(self) -> None:
-        self.group = BatchGroup()
-        self.requests: list[tuple[Answer, int]] = []  # each with its acks
-        self.timeout_ms = 0
-        self.is_patient = True  # no request is to be answered before a sync
-
-    def accept(self, produced: Sequence[tuple[Answer, Offset]]) -> None:
-        """Answer requests with the base offsets of their batches.
-
-        Consecutive answers to one connection leave in one `send`, because each may have to wake
-        the client.
-        """
-        log_start = self.log.archive.known_start_offset
-        responses = self.responses
-        connection = produced[0][0].connection
-        for answer, base_offset in produced:
-            if answer.connection is not connection:
-                connection.send_ready()
-                connection = answer.connection
-            header = answer.header
-            response = responses.get(header.api_version) or self._response_of(header.api_version)
-            frame = response.encode(header.correlation_id, base_offset, log_start)
-            if connection.muted_until_s:
-                frame = with_throttle_time(header.api_version, frame, connection.throttle_ms)
-            answer.pieces = (frame,)
-            answer.is_ready = True
-        connection.send_ready()
-
-    def refuse(self, answer: Answer, code: ErrorCode, error: Exception | None = None) -> None:
-        header = answer.header
-        part = ProducedPart(
-            self._topic_of(header.api_version),
-            self.log.partition,
-            code,
-            record_errors=error.record_errors if isinstance(error, InvalidRecordError) else (),
-            error_message=None if error is None else error_message(error),
-        )
-        connection = answer.connection
-        answer.give(
-            [
-                encode_refusable(
-                    self.table,
-                    header,
-                    [part],
-                    connection.session.listener,
-                    throttle_ms=connection.throttle_ms if connection.muted_until_s else 0,
-                )
-            ]
-        )
-
-    def _response_of(self, version: int) -> SoleResponse:
-        response = SoleResponse(version, self._topic_of(version), self.log.partition)
-        self.responses[version] = response
-        return response
-
-    def _topic_of(self, version: int) -> str | UUID:
-        """What the topic is called in a response of that version."""
-        return self.topic_id if version >= FIRST_WITH_TOPIC_ID else self.log.topic
+    def __call__(
+        self, log: PartitionLog, group: BatchGroup, bases: Sequence[object], end_before: Offset
+    ) -> None: ...
 
 
-class _GroupReply:
-    """The answers to requests of one lane that wait for the same sync."""
+class AdmitsTransactions(Protocol):
+    """A coordinator in this process."""
 
-    __slots__ = ("_code", "_lane", "_produced")
-
-    def __init__(self, lane: _Lane, produced: list[tuple[Answer, Offset]]) -> None:
-        self._lane = lane
-        self._produced = produced
-        self._code = ErrorCode.none
-
-    def refuse(self, code: ErrorCode, log: PartitionLog | None = None) -> None:
-        self._code = code
-
-    def send(self) -> None:
-        if self._code is ErrorCode.none:
-            self._lane.accept(self._produced)
-            return
-        for answer, _ in self._produced:
-            self._lane.refuse(answer, self._code)
+    def begin_append_now(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: AbstractSet[tuple[str, int]],
+        *,
+        client_version: int,
+    ) -> Lease | None:
+        """A lease for a batch that begins a transaction in a partition; None: ask in full."""
+        ...
 
 
 class ProduceLanes:
@@ -179,8 +99,16 @@ class ProduceLanes:
         pending: PendingProduces,
         loop: EventLoop,
         clock: Clock,
+        appended: TakesAppended,
+        transactions: AdmitsTransactions | None = None,
         closed_topics: frozenset[str] = frozenset(),
     ) -> None:
+        """`appended` is told of each group: when it was appended, and when it is durable.
+
+        Without `transactions`, batches of transactions take the long way.
+        """
+        self._appended = appended
+        self._transactions = transactions
         self._closed_topics = closed_topics
         self._table = table
         self._watch = watch
@@ -188,10 +116,7 @@ class ProduceLanes:
         self._pending = pending
         self._loop = loop
         self._clock = clock
-        # By name and by id, as requests have them; a log has the same lane in both.
-        self._lanes: dict[tuple[bytes, int], _Lane] = {}
-        self._lanes_by_id: dict[tuple[bytes, int], _Lane] = {}
-        self._by_log: dict[PartitionLog, _Lane] = {}
+        self._lanes = KnownLogs(table, watch, self._make_lane)
         self._clock_turn = -1  # the turn of the loop in which `_now_ms` was read
         self._now_ms = TimestampMs(0)
 
@@ -203,105 +128,249 @@ class ProduceLanes:
         sole = find_sole_produce(data, begin, end)
         if sole is None:
             return False
-        version, correlation_id, acks, timeout_ms, name_at, name_end, partition, at, stop = sole
-        lane = self._lane(
-            bytes(data[name_at:name_end]), partition, is_id=version >= FIRST_WITH_TOPIC_ID
-        )
-        if lane is None or not _ACKS_ALL <= acks <= 1:
+        version, correlation_id, acks, timeout_ms, name_at, name_end, partition = sole[:7]
+        at, stop, id_at, id_end = sole[7:]
+        lane = self._lane_for(version, bytes(data[name_at:name_end]), partition, acks)
+        if lane is None or not lane.admits(connection):
             return False
-        if lane.replica is not None and append_refusal(lane.replica, acks) is not None:
-            return False  # the long way refuses it
-        access = connection.session.access
-        if not (access.is_unlimited or access.allows(_WRITE, _TOPIC, lane.log.topic)):
-            return False  # the long way refuses it
-        records = data[at:stop]
-        if lane.gate.config is not lane.log.config:
-            lane.gate = BatchGate(lane.log.config)
-        turns = self._loop.turns
-        if turns != self._clock_turn:
-            self._clock_turn, self._now_ms = turns, self._clock.now_ms()
-        survey = lane.gate.survey(records, self._now_ms)
-        if survey is None:
+        batch = lane.gate.survey_part(data, at, stop, self._now())
+        if batch is None:
             return False
-        is_large = len(records) >= _LARGE_BATCH
-        group = lane.group
-        if lane.requests and (
-            is_large
-            or not group.has_room_for(survey)
-            or len(group.data) + len(records) > _GROUP_BYTES_MAX
-        ):
-            self._append(lane)
-            group = lane.group
-        if is_large:
-            lane.group = BatchGroup.alone(records, survey)
-        else:
-            group.add(records, survey)
-        answer = Answer(connection, RequestHeader(_PRODUCE, version, correlation_id, None))
-        lane.requests.append((answer, acks))
-        if acks != _ACKS_ALL:
-            lane.is_patient = False
-        if timeout_ms > lane.timeout_ms:  # noqa: PLR1730 (max() would be a call)
-            lane.timeout_ms = timeout_ms
-        if is_large:
-            self._append(lane)  # now: the buffer it lies in is used for the next receive
-        elif not lane.is_scheduled:
+        permit = None
+        if batch.is_transactional:
+            permit = self._permit(lane, batch, data[id_at:id_end], connection, version)
+            if permit is None:
+                return False
+        answer = SoleAnswer(connection, version, correlation_id, acks)
+        if stop - at >= _LARGE_BATCH:
+            self._append_large(lane, data[at:stop], batch, answer, timeout_ms, permit)
+            return True
+        self._enter(lane, data[at:stop], batch, answer, timeout_ms, permit)
+        if not lane.is_scheduled:
             lane.is_scheduled = True
             self._loop.call_soon(lambda: self._append_in_turn(lane))
         return True
 
+    def take_all(
+        self,
+        connections: Sequence[Gathering],
+        data: memoryview,
+        ends: list[int],
+        start: Callable[[int], None],
+    ) -> None:
+        """Take small produces of several connections: see `gathered_frames.TakesFrames`."""
+        lanes: dict[ProduceLane, None] = {}
+        for run in find_sole_produces(data, ends):
+            lane = self._take_run(run, connections, data)
+            if lane is not None:
+                lanes[lane] = None
+                continue
+            version, *_, indexes, _ids, _spans = run
+            for index in indexes:
+                begin = (ends[index - 1] if index else 0) + _SIZE_BYTES
+                connections[index].leave_row()
+                # An unusual one may be less or more than the frame that its size announces.
+                if version < 0 or not self.take(connections[index], data, begin, ends[index]):
+                    start(index)
+        for lane in lanes:
+            self._append_in_turn(lane)
+
+    def _take_run(
+        self,
+        run: tuple[int, int, int, bytes, int, list[int], list[int], list[int]],
+        connections: Sequence[Gathering],
+        data: memoryview,
+    ) -> ProduceLane | None:
+        """The lane that the requests of a run were entered in; None if each must be looked at."""
+        version, acks, timeout_ms, name, partition, indexes, ids, spans = run
+        lane = None if version < 0 else self._lane_for(version, name, partition, acks)
+        if lane is None:
+            return None
+        clients = [connections[index] for index in indexes]
+        if not all(map(lane.admits, clients)):
+            return None
+        surveyed = lane.gate.survey_all(data, spans, self._now())
+        if surveyed is None:
+            return None
+        batches, joined, is_numbered = surveyed
+        if is_numbered and any(batch.is_transactional for batch in batches):
+            return None
+        row = AnswerRow(clients, ids, version, acks)
+        if is_numbered and not _are_of_different_producers(batches):
+            self._enter_each(lane, batches, joined, row.singles(), timeout_ms)
+        else:
+            self._enter_all(lane, batches, joined, row, timeout_ms, is_numbered=is_numbered)
+        return lane
+
+    def _lane_for(self, version: int, name: bytes, partition: int, acks: int) -> ProduceLane | None:
+        """The lane for a request; None if the long way has to find out what is wrong."""
+        is_id = version >= FIRST_WITH_TOPIC_ID
+        key = (name, partition)
+        lane = (self._lanes.by_id if is_id else self._lanes.by_name).get(key)
+        if lane is None or not lane.requests:  # what a group began with holds for all of it
+            lane = self._open_lane(lane, key, is_id=is_id)
+        if lane is None or not ACKS_ALL <= acks <= 1:
+            return None
+        if lane.replica is not None and append_refusal(lane.replica, acks) is not None:
+            return None
+        return lane
+
+    def _now(self) -> TimestampMs:
+        """The time, which is read once in a turn of the loop."""
+        turns = self._loop.turns
+        if turns != self._clock_turn:
+            self._clock_turn, self._now_ms = turns, self._clock.now_ms()
+        return self._now_ms
+
+    def _permit(
+        self,
+        lane: ProduceLane,
+        batch: UnplacedBatch,
+        id_data: memoryview,
+        connection: Connection,
+        version: int,
+    ) -> TransactionPermit | None:
+        """How a batch of a transaction is checked, and the lease if it begins one in this log.
+
+        None: the long way asks the coordinator, or refuses it.
+        """
+        transactions, log = self._transactions, lane.log
+        if transactions is None or lane.replica is not None or not id_data:
+            return None
+        try:
+            transactional_id = str(id_data, "utf-8")
+        except UnicodeDecodeError:
+            return None
+        access = connection.session.access
+        if not (access.is_unlimited or access.allows(_WRITE, _TRANSACTION, transactional_id)):
+            return None
+        producer_id, epoch = batch.producer_id, batch.producer_epoch
+        lease = None
+        may_begin = False
+        client_version = client_version_of(version)
+        group = lane.group
+        is_ruled = producer_id in group.rules and group.has_room_for(batch)
+        if not (is_ruled or log.producers.is_in_transaction(producer_id, epoch)):
+            may_begin = True
+            lease = transactions.begin_append_now(
+                transactional_id,
+                ProducerIdentity(producer_id=producer_id, epoch=epoch),
+                frozenset([(log.topic, log.partition)]),
+                client_version=client_version,
+            )
+            if lease is None:
+                return None
+        starts_at_zero = client_version >= EPOCH_BUMPING_VERSION
+        return TransactionRules(may_begin=may_begin, starts_at_zero=starts_at_zero), lease
+
+    # --- groups ------------------------------------------------------------------------------
+
+    def _enter(
+        self,
+        lane: ProduceLane,
+        records: memoryview,
+        batch: UnplacedBatch,
+        answer: SoleAnswer,
+        timeout_ms: int,
+        permit: TransactionPermit | None = None,
+    ) -> None:
+        """Add a batch to the group of its lane; if it does not fit, that is appended before."""
+        group = lane.group
+        if lane.requests and (
+            len(group.data) + len(records) > _GROUP_BYTES_MAX
+            or (batch.producer_id != NO_PRODUCER_ID and not group.has_room_for(batch))
+        ):
+            self._append(lane)
+            group = lane.group
+        group.add(records, batch)
+        if permit is not None:
+            lane.permit(batch.producer_id, permit)
+        lane.enter(answer, timeout_ms)
+
+    def _enter_each(
+        self,
+        lane: ProduceLane,
+        batches: Sequence[UnplacedBatch],
+        joined: bytearray,
+        answers: Sequence[SoleAnswer],
+        timeout_ms: int,
+    ) -> None:
+        """Add batches of which some have a producer. Their bytes follow each other in `joined`."""
+        rest = memoryview(joined)
+        for batch, answer in zip(batches, answers, strict=True):
+            self._enter(lane, rest[: batch.size], batch, answer, timeout_ms)
+            rest = rest[batch.size :]
+
+    def _enter_all(
+        self,
+        lane: ProduceLane,
+        batches: list[UnplacedBatch],
+        joined: bytearray,
+        row: AnswerRow,
+        timeout_ms: int,
+        *,
+        is_numbered: bool,
+    ) -> None:
+        """As `_enter_each`, for batches that have no producer, or each another one."""
+        if lane.requests and (
+            len(lane.group.data) + len(joined) > _GROUP_BYTES_MAX
+            or (is_numbered and not all(map(lane.group.has_room_for, batches)))
+        ):
+            self._append(lane)
+        if is_numbered:
+            lane.group.add_numbered(joined, batches)
+        else:
+            lane.group.add_unnumbered(joined, batches)
+        lane.enter(row, timeout_ms)
+
+    def _append_large(
+        self,
+        lane: ProduceLane,
+        records: memoryview,
+        batch: UnplacedBatch,
+        answer: SoleAnswer,
+        timeout_ms: int,
+        permit: TransactionPermit | None,
+    ) -> None:
+        """A group of its own, behind the one that waits.
+
+        Now: the buffer that it lies in is used for the next receive.
+        """
+        if lane.requests:
+            self._append(lane)
+        lane.group = BatchGroup.alone(records, batch)
+        if permit is not None:
+            lane.permit(batch.producer_id, permit)
+        lane.enter(answer, timeout_ms)
+        self._append(lane)
+
     def append_waiting(self, log: PartitionLog) -> None:
         """Append the group of `log`, so that a batch on the long way comes after it."""
-        lane = self._by_log.get(log)
+        lane = self._lanes.of(log)
         if lane is not None and lane.requests:
             self._append(lane)
 
-    def _lane(self, name: bytes, partition: int, *, is_id: bool) -> _Lane | None:
+    def _open_lane(
+        self, lane: ProduceLane | None, key: tuple[bytes, int], *, is_id: bool
+    ) -> ProduceLane | None:
         """The lane of an open log; None if the long way has to find out what is wrong."""
-        lanes = self._lanes_by_id if is_id else self._lanes
-        key = (name, partition)
-        lane = lanes.get(key)
         if lane is not None:
-            if not lane.log.is_closed:
+            if not lane.log.state.is_closed:
+                config = lane.log.config
+                if lane.gate.config is not config:
+                    lane.gate = BatchGate(config)
                 return lane
-            self._forget(lane)
-        try:
-            wanted = UUID(bytes=name) if is_id else str(name, "utf-8")
-            topic = self._table.topic(wanted)
-            log = self._table.log(wanted, partition)
-        except (StorageError, UnicodeDecodeError):
-            return None
-        if topic is None or log is None or log.is_closed or log.topic in INTERNAL_TOPICS:
-            return None
-        if log.topic in self._closed_topics:
+            self._lanes.forget(lane)
+        return self._lanes.find(key, is_id=is_id)
+
+    def _make_lane(self, log: PartitionLog, topic_id: UUID) -> ProduceLane | None:
+        if log.topic in INTERNAL_TOPICS or log.topic in self._closed_topics:
             return None
         if self._table.cluster is not None and self._table.replica_of(log) is None:
             return None
-        if len(self._by_log) >= _LANES_MAX:
-            self._forget_idle()
-        lane = self._by_log.get(log)
-        if lane is None:
-            lane = found = self._by_log[log] = _Lane(log, topic.topic_id, self._table)
-            self._watch.await_close(log, lambda: self._forget(found))
-        lanes[key] = lane
-        return lane
+        return ProduceLane(log, topic_id, self._table)
 
-    def _forget(self, lane: _Lane) -> None:
-        """The log of the lane is closed. A topic of the same name has other lanes."""
-        log = lane.log
-        self._by_log.pop(log, None)
-        for lanes, name in (
-            (self._lanes, log.topic.encode()),
-            (self._lanes_by_id, lane.topic_id.bytes),
-        ):
-            if lanes.get((name, log.partition)) is lane:
-                del lanes[name, log.partition]
-
-    def _forget_idle(self) -> None:
-        self._by_log = {log: lane for log, lane in self._by_log.items() if lane.requests}
-        self._lanes.clear()
-        self._lanes_by_id.clear()
-
-    def _append_in_turn(self, lane: _Lane) -> None:
+    def _append_in_turn(self, lane: ProduceLane) -> None:
         lane.is_scheduled = False
         if not lane.requests:
             return
@@ -317,9 +386,10 @@ class ProduceLanes:
             return
         self._append(lane)
 
-    def _append(self, lane: _Lane) -> None:
-        log, requests = lane.log, lane.requests
+    def _append(self, lane: ProduceLane) -> None:
+        log, requests, leases = lane.log, lane.requests, lane.leases
         timeout_ms, is_patient = lane.timeout_ms, lane.is_patient
+        end_before = log.state.end
         results: Sequence[Offset | Exception]
         try:
             results = (
@@ -329,8 +399,14 @@ class ProduceLanes:
             )
         except Exception as error:  # a bug of ours: every client gets an answer all the same
             logger.exception("%s: an append failed", log.name)
-            results = [error] * len(requests)
+            results = [error] * len(lane.group)
+        finally:
+            for lease in leases:
+                lease.release()
+        is_small = len(lane.group.data) <= COPIED_BYTES_MAX  # a larger group is not kept for long
+        show = partial(self._appended, log, lane.group, results, end_before)
         lane.clear()
+        show()
         end = log.end_offset  # behind all of them; batches that were stored before lie below
         is_promised = log.promises.is_kept(end)
         if not is_promised:
@@ -340,34 +416,71 @@ class ProduceLanes:
         led_in = None
         if not lane.is_alone:
             led_in, is_promised = self._table.led_in(log), False
-        accepted: list[tuple[Answer, Offset]] = []
-        waiting: list[tuple[Answer, Offset]] = []
-        for (answer, acks), result in zip(requests, results, strict=True):
-            if isinstance(result, Exception):
-                code = error_code(result)
-                if acks == 0:
-                    answer.abandon(f"produce without acks to {log.name} failed: {code.name}")
-                else:
-                    lane.refuse(answer, code, result)
-            elif acks == 0:
-                answer.give_here(())
-            elif acks == 1 or is_promised:
-                accepted.append((answer, result))
-            else:
-                waiting.append((answer, result))
+        accepted: Sequence[Produced]
+        waiting: Sequence[Produced]
+        if is_patient and set(map(type, results)) == _ALL_PLACED:
+            produced: list[Produced]
+            produced = list(with_results(requests, results))  # type: ignore[arg-type]
+            accepted, waiting = (produced, []) if is_promised else ([], produced)
+        else:
+            accepted, waiting = self._sorted_out(lane, requests, results, is_promised=is_promised)
         if accepted:
             lane.accept(accepted)
         if waiting:
             ends = (AppendedEnd(log, end, led_in),)
-            self._pending.add(_GroupReply(lane, waiting), ends, timeout_ms)
+            self._pending.add(
+                GroupReply(lane, waiting, show if is_small else None), ends, timeout_ms
+            )
 
-    def _append_led(self, lane: _Lane, replica: "PartitionReplica") -> Sequence[Offset | Exception]:
+    def _sorted_out(
+        self,
+        lane: ProduceLane,
+        requests: Sequence[Owed],
+        results: Sequence[Offset | Exception],
+        *,
+        is_promised: bool,
+    ) -> tuple[list[Produced], list[Produced]]:
+        """Requests that are answered now, and those that wait. Refusals are answered here."""
+        accepted: list[Produced] = []
+        waiting: list[Produced] = []
+        for owed, found in with_results(requests, results):
+            is_due = owed.acks == 1 or is_promised
+            if owed.acks and set(map(type, found)) == _ALL_PLACED:
+                (accepted if is_due else waiting).append((owed, found))  # type: ignore[arg-type]
+                continue
+            singles = owed.singles() if isinstance(owed, AnswerRow) else [owed]
+            for answer, result in zip(singles, found, strict=True):
+                if isinstance(result, Exception):
+                    self._refuse(lane, answer, result)
+                elif not answer.acks:
+                    answer.give_here(())
+                else:
+                    (accepted if is_due else waiting).append((answer, [result]))
+        return accepted, waiting
+
+    def _refuse(self, lane: ProduceLane, answer: SoleAnswer, error: Exception) -> None:
+        code = error_code(error)
+        if answer.acks:
+            lane.refuse(answer, code, error)
+        else:
+            answer.abandon(f"produce without acks to {lane.log.name} failed: {code.name}")
+
+    def _append_led(
+        self, lane: ProduceLane, replica: "PartitionReplica"
+    ) -> Sequence[Offset | Exception]:
         """Append as the leader of the partition: its role may have changed since requests came.
 
         With too few replicas in sync, all are refused if one has acks=all: the order stays.
         """
-        acks = min(acks for _, acks in lane.requests)
+        acks = min(answer.acks for answer in lane.requests)
         code = append_refusal(replica, acks)
         if code is not None:
-            return [RefusedError(code, "this replica cannot append now")] * len(lane.requests)
+            lane.log.batches.note_refused(lane.group.batches)
+            return [RefusedError(code, "this replica cannot append now")] * len(lane.group)
         return lane.log.batches.append_group(lane.group, led_in=self._table.led_in(lane.log))
+
+
+def _are_of_different_producers(batches: Sequence[UnplacedBatch]) -> bool:
+    """Whether no producer has two of the batches. Any number may be without a producer."""
+    producers = [b.producer_id for b in batches if b.producer_id != NO_PRODUCER_ID]
+    return len(set(producers)) == len(producers)

@@ -18,9 +18,9 @@ from typing import Final, Protocol
 from cordwood.broker.error_codes import transaction_code
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.format.batch_header import HEADER_SIZE, MAGIC, TRANSACTIONAL, decode_batch_header
-from cordwood.log.partition.client_batches import TransactionRules
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.producer_state import VerificationGuard
+from cordwood.log.rules.transaction_rules import TransactionRules
 from cordwood.log.transactions.transaction_entry import Done, Granted, Lease, Outcome
 from cordwood.log.transactions.transaction_machine import Refused
 from cordwood.log.transactions.transaction_metadata import (

@@ -1,12 +1,11 @@
 """How the clients of each listener authenticate: what the configuration and the users come to."""
 
 import logging
-import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from cordwood.broker.config.sasl_config import SaslConfig, SaslKeys
-from cordwood.broker.config.security_config import LISTENER_PREFIX, ListenerConfig
+from cordwood.broker.config.sasl_config import SaslConfig
+from cordwood.broker.config.security_config import ListenerConfig
 from cordwood.broker.security.authentication_events import (
     AuthenticationCounts,
     AuthenticationEvents,
@@ -15,29 +14,14 @@ from cordwood.broker.security.authentication_events import (
 )
 from cordwood.broker.security.credential_checks import CredentialChecks
 from cordwood.clock import Clock
-from cordwood.errors import ConfigError
-from cordwood.security.sasl.jaas import parse_plain_users
-from cordwood.security.sasl.oauth_exchange import OAuthExchange
-from cordwood.security.sasl.plain_exchange import ListedPasswords, PlainExchange
-from cordwood.security.sasl.sasl_exchange import Exchange
-from cordwood.security.sasl.scram_credentials import KnownCredential, UserDirectory, matches_any
-from cordwood.security.sasl.scram_exchange import ScramExchange
-from cordwood.security.sasl.token_keys import require_packages
-from cordwood.security.sasl.tokens import TokenRules, UnknownKeyError, ValidToken, check_token
+from cordwood.security.sasl.sasl_exchange import OAUTHBEARER, PLAIN, Exchange, MakeExchange
 from cordwood.security.security_source import SecuritySource
-from cordwood.security.security_state import ScramMechanism, SecurityState
 from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
-    from cordwood.broker.security.token_key_source import KeyAddress, TokenKeySource
+    from cordwood.broker.security.sasl_mechanisms import SaslMechanisms
 
 logger = logging.getLogger(__name__)
-
-_PLAIN: Final = "PLAIN"
-_OAUTHBEARER: Final = "OAUTHBEARER"
-_NONCE_BYTES: Final = 24
-
-MakeExchange = Callable[[], Exchange]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,27 +76,33 @@ class Authentications:
         # Of client certificates; `TlsHandshakes` logs the failures.
         self.certificate_events = EventGroup([self.counts])
         self._checks = CredentialChecks()
-        self._sources: dict[KeyAddress, TokenKeySource] = {}
-        self._secret = file.secret
         self._directories = file.directories
-        self._directory = UserDirectory(SecurityState(), file.secret)
-        file.when_changed(self._users_changed)
-        self.by_listener: dict[str, ListenerAuthentication] = {
-            listener.name: ListenerAuthentication(
-                name=listener.name,
-                sasl=listener.sasl,
-                exchanges={
-                    mechanism: self._maker(listener.name, mechanism, listener.sasl.of(mechanism))
-                    for mechanism in listener.sasl.mechanisms
-                },
-                checks=self._checks,
-                events=self.events,
-                counts=self.counts,
-                clock=clock,
-            )
-            for listener in listeners
-            if listener.sasl is not None
-        }
+        self._mechanisms: SaslMechanisms | None = None
+        self.by_listener: dict[str, ListenerAuthentication] = {}
+        for listener in listeners:
+            if listener.sasl is not None:
+                mechanisms = self._loaded(file)
+                sasl = listener.sasl
+                self.by_listener[listener.name] = ListenerAuthentication(
+                    name=listener.name,
+                    sasl=sasl,
+                    exchanges={
+                        mechanism: mechanisms.maker(listener.name, mechanism, sasl.of(mechanism))
+                        for mechanism in sasl.mechanisms
+                    },
+                    checks=self._checks,
+                    events=self.events,
+                    counts=self.counts,
+                    clock=clock,
+                )
+
+    def _loaded(self, file: SecuritySource) -> "SaslMechanisms":
+        if self._mechanisms is None:
+            # Not at the top: a broker without SASL does not load it.
+            from cordwood.broker.security.sasl_mechanisms import SaslMechanisms
+
+            self._mechanisms = SaslMechanisms(file)
+        return self._mechanisms
 
     def watch(self, listener: AuthenticationEvents) -> None:
         """Tell `listener` of every attempt. Before the broker starts."""
@@ -121,19 +111,18 @@ class Authentications:
 
     def start(self) -> None:
         """Fetch the keys of tokens, in the background. Warn of listeners that nobody can use."""
-        self._warn_of_locked_doors()
-        for source in self._sources.values():
-            source.start()
+        if self._mechanisms is not None:
+            self._warn_of_locked_doors(self._mechanisms.with_users())
+            self._mechanisms.start()
 
     def stop(self) -> None:
-        for source in self._sources.values():
-            source.stop()
+        if self._mechanisms is not None:
+            self._mechanisms.stop()
         self._checks.stop()
 
-    def _warn_of_locked_doors(self) -> None:
+    def _warn_of_locked_doors(self, known: Collection[str]) -> None:
         if not self._directories:
             return  # users come from the cluster, later
-        known = {owner.mechanism.mechanism for owner in self._directory.credentials}
         for listener in self.by_listener.values():
             if not _can_sign_in(listener.sasl, known):
                 logger.warning(
@@ -144,73 +133,12 @@ class Authentications:
                     ",".join(self._directories),
                 )
 
-    def _users_changed(self, state: SecurityState) -> None:
-        if state.credentials is not self._directory.credentials:
-            self._directory = UserDirectory(state, self._secret)
-
-    def _find(self, user: str, mechanism: ScramMechanism) -> KnownCredential:
-        return self._directory.find(user, mechanism)
-
-    def _is_password(self, user: str, password: str) -> bool:
-        return matches_any(self._directory, user, password)
-
-    def _maker(self, listener: str, mechanism: str, keys: SaslKeys) -> MakeExchange:
-        listed = _listed_users(listener, keys)
-        if mechanism == _PLAIN:
-            is_password = (
-                self._is_password if listed is None else ListedPasswords(listed).is_password
-            )
-            return lambda: PlainExchange(is_password)
-        if mechanism == _OAUTHBEARER:
-            check = self._token_check(keys)
-            return lambda: OAuthExchange(check)
-        kind = ScramMechanism[mechanism.replace("-", "_")]
-        return lambda: ScramExchange(kind, self._find, secrets.token_urlsafe(_NONCE_BYTES))
-
-    def _token_check(self, keys: SaslKeys) -> Callable[[str, int], ValidToken]:
-        # Not at the top: what fetches would delay the start of every broker.
-        from cordwood.broker.security.token_key_source import KeyAddress, TokenKeySource
-
-        require_packages()
-        address = KeyAddress.of_config(keys)
-        source = self._sources.get(address)
-        if source is None:
-            source = self._sources[address] = TokenKeySource(address)
-        found = source
-        rules = TokenRules(
-            audience=keys.sasl_oauthbearer_expected_audience,
-            issuer=keys.sasl_oauthbearer_expected_issuer,
-            skew_s=keys.sasl_oauthbearer_clock_skew_seconds,
-            scope_claim=keys.sasl_oauthbearer_scope_claim_name,
-            subject_claim=keys.sasl_oauthbearer_sub_claim_name,
-        )
-
-        def check(token: str, now_ms: int) -> ValidToken:
-            try:
-                return check_token(token, found.keys, rules, now_ms)
-            except UnknownKeyError:
-                found.missed()
-                raise
-
-        return check
-
 
 def _can_sign_in(sasl: SaslConfig, known: Collection[str]) -> bool:
     """Whether somebody may be able to. `known`: the mechanisms that the store has users for."""
     return any(
-        mechanism == _OAUTHBEARER
+        mechanism == OAUTHBEARER
         or mechanism in known
-        or (mechanism == _PLAIN and (known or sasl.of(_PLAIN).sasl_jaas_config is not None))
+        or (mechanism == PLAIN and (known or sasl.of(PLAIN).sasl_jaas_config is not None))
         for mechanism in sasl.mechanisms
     )
-
-
-def _listed_users(listener: str, keys: SaslKeys) -> Mapping[str, str] | None:
-    """The users in the configuration; None: those of the store."""
-    if keys.sasl_jaas_config is None:
-        return None
-    try:
-        return parse_plain_users(keys.sasl_jaas_config) or None
-    except ValueError as error:
-        key = f"{LISTENER_PREFIX}{listener.lower()}.sasl.jaas.config"
-        raise ConfigError(key, "[hidden]", str(error)) from None

@@ -6,9 +6,12 @@ own.
 """
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from cordwood.value_class import dataclass
+
+PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,9 @@ class Exchange(Protocol):
     """
 
     def receive(self, token: bytes, now_ms: int) -> Outcome | Check: ...
+
+
+MakeExchange: TypeAlias = Callable[[], Exchange]
 
 
 def session_lifetime_ms(now_ms: int, expires_ms: int | None, reauth_ms: int) -> int | None:

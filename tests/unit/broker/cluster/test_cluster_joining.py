@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.cluster.cluster_joining import check_directories, check_security
+from cordwood.broker.cluster.cluster_joining import check_directories
 from cordwood.broker.cluster.cluster_member import directory_ids
 from cordwood.errors import ConfigError
 from cordwood.log.partition.replica_role import AMONG_OTHERS
-from cordwood.settings import settings_from
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
 
@@ -59,16 +58,3 @@ def test_copies_of_a_directory_are_refused() -> None:
         pytest.raises(ConfigError, match="one is a copy of the other"),
     ):
         directory_ids(store)
-
-
-def test_a_member_has_an_authorizer_but_no_topic_for_its_audit_log() -> None:
-    member = {
-        "process.roles": "broker",
-        "controller.quorum.bootstrap.servers": "one:9093",
-        "authorizer.class.name": "standard",
-    }
-
-    check_security(settings_from(member).security)
-
-    with pytest.raises(ConfigError, match=r"audit\.file"):
-        check_security(settings_from({**member, "audit.topic": "audit"}).security)

@@ -69,7 +69,7 @@ def settle(security: ClusterSecurity) -> None:
     """Wait until the images that were applied are in force."""
     reached = threading.Event()
     security.when_in_force(reached.set)
-    assert reached.wait(10)
+    assert reached.wait(60)
 
 
 def test_rules_of_the_image_are_rules() -> None:
@@ -135,17 +135,17 @@ def test_an_image_that_comes_meanwhile_does_not_keep_clients_outside(
     def slowly(state: SecurityState) -> None:
         if state.rules:
             entered.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
 
     security.when_changed(slowly)
     security.apply(changed(IMAGE))
     security.when_in_force(reached.set)
-    assert entered.wait(10)
+    assert entered.wait(60)
 
     security.apply(changed(replace(IMAGE, quotas={}), IMAGE))
     go_on.set()
 
-    assert reached.wait(10)
+    assert reached.wait(60)
 
 
 def test_a_listener_that_fails_is_told_and_clients_stay_outside(security: ClusterSecurity) -> None:
@@ -160,7 +160,7 @@ def test_a_listener_that_fails_is_told_and_clients_stay_outside(security: Cluste
     security.when_changed(fail)
     security.apply(changed(IMAGE))
     security.when_in_force(lambda: reached.append(1))
-    assert failed.wait(10)
+    assert failed.wait(60)
     security.stop()
 
     assert not reached
@@ -188,7 +188,7 @@ def test_a_rule_that_is_not_understood_is_told_and_nothing_is_in_force(
     security.when_failed = note
     security.apply(changed(MetadataImage(access_rules={UUID(int=1): rule(permission=9)})))
     security.when_in_force(lambda: reached.append(1))
-    assert failed.wait(10)
+    assert failed.wait(60)
     security.stop()
 
     assert [type(error) for error in errors] == [FormatError]

@@ -73,6 +73,13 @@ def test_clients_see_brokers_that_are_not_fenced_at_their_own_listener() -> None
     ]
 
 
+def test_if_all_brokers_are_fenced_clients_are_told_of_the_one_they_asked() -> None:
+    fenced = {number: broker(number, is_fenced=True) for number in (1, 2, 3)}
+    view = Wanted(replace(IMAGE, brokers=fenced)).view
+
+    assert view.brokers(HERE) == [BrokerAddress(2, "unused", 1, None)]
+
+
 def test_a_partition_has_its_leader_its_replicas_and_those_that_are_offline() -> None:
     view = Wanted().view
     topic = view.topic("orders")

@@ -93,6 +93,36 @@ def test_the_protocol_between_brokers_can_name_the_listener() -> None:
     assert peers(named).brokers.user == "inner"
 
 
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+TOKENS = {
+    **SECURED,
+    "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+    "listener.name.controller.oauthbearer.sasl.oauthbearer.token.endpoint.url": "file:///run/token",
+}
+
+
+@pytest.mark.parametrize("jaas", [None, BEARER])
+def test_a_token_is_in_a_file(jaas: str | None) -> None:
+    key = "listener.name.controller.oauthbearer.sasl.jaas.config"
+    found = peers(TOKENS if jaas is None else {**TOKENS, key: jaas})
+
+    assert (found.controllers.mechanism, found.controllers.token_file) == (
+        "OAUTHBEARER",
+        "/run/token",
+    )
+    assert (found.brokers.mechanism, found.brokers.token_file) == ("SCRAM-SHA-512", None)
+
+
+@pytest.mark.parametrize("url", ["", "https://issuer.example/token", "file://elsewhere/token"])
+def test_a_token_that_is_not_in_a_file_is_refused_with_its_key(url: str) -> None:
+    key = "listener.name.controller.oauthbearer.sasl.oauthbearer.token.endpoint.url"
+
+    with pytest.raises(ConfigError, match="file:///run/secrets/token") as refused:
+        peers({**TOKENS, key: url})
+
+    assert refused.value.key.endswith("sasl.oauthbearer.token.endpoint.url")
+
+
 @pytest.mark.parametrize(
     ("changes", "key", "rule"),
     [

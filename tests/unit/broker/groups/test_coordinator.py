@@ -491,3 +491,23 @@ def test_many_groups_are_looked_through_in_several_turns(monkeypatch: pytest.Mon
 
     assert bench.store.groups() == []
     assert bench.scheduler.timer_count == 1, "the next look is planned"
+
+
+def test_offsets_that_cannot_be_opened_are_not_available_yet(
+    bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk that was full when the broker started, for example."""
+
+    def refuse(_group: str | None = None) -> bool:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(bench.coordinator.offsets, "is_current", refuse)
+    codes: list[ErrorCode] = []
+
+    def answer(code: ErrorCode) -> dict[str, object]:
+        codes.append(code)
+        return {}
+
+    bench.coordinator.with_offsets(["billing"], answer)
+
+    assert codes == [ErrorCode.coordinator_not_available]

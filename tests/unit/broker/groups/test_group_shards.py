@@ -34,6 +34,10 @@ class Replicas:
     def __init__(self) -> None:
         self.waits: list[tuple[int, Offset, LeaderEpoch, Future[bool]]] = []
         self.answer: bool | None = True
+        self.refused: ErrorCode | None = None
+
+    def refusal(self, partition: int, led_in: LeaderEpoch) -> ErrorCode | None:
+        return self.refused
 
     def await_committed(self, partition: int, end: Offset, led_in: LeaderEpoch) -> Future[bool]:
         future: Future[bool] = Future()
@@ -46,7 +50,7 @@ class Replicas:
 class Member:
     """The groups of one broker of a cluster; its loop is turned by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, commit_timeout_s: float = 0.05) -> None:
         self.clock = ManualClock()
         self.store = open_store(
             SimulatedFileSystem(clock=self.clock), clock=self.clock, role=AMONG_OTHERS
@@ -66,7 +70,11 @@ class Member:
         self.shards = GroupShards(lambda: 3, self.replicas)
         self.scheduler = ManualScheduler(self.clock)
         self.log = GroupLogWriter(
-            offsets, self.scheduler, lambda: None, self.shards, commit_timeout_s=0.05
+            offsets,
+            self.scheduler,
+            lambda: None,
+            self.shards,
+            commit_timeout_s=commit_timeout_s,
         )
         self.coordinator = GroupCoordinator(
             offsets=offsets,
@@ -83,25 +91,34 @@ class Member:
 
     @property
     def number(self) -> int:
-        number = self.shards.number_of("billing")
+        return self.number_of("billing")
+
+    def number_of(self, group: str) -> int:
+        number = self.shards.number_of(group)
         assert number is not None
         return number
 
-    def lead(self, epoch: int) -> None:
-        log = self.topic.partition(self.number)
+    def lead(self, epoch: int, group: str = "billing") -> None:
+        number = self.number_of(group)
+        log = self.topic.partition(number)
         log.replica.lead(LeaderEpoch(epoch))
         log.replica.raise_high_watermark(log.end_offset)
-        self.coordinator.begin_shard(self.number, LeaderEpoch(epoch))
+        self.coordinator.begin_shard(number, LeaderEpoch(epoch))
         self.scheduler.run_ready()
 
     def cease(self, epoch: int) -> None:
         self.topic.partition(self.number).replica.follow(LeaderEpoch(epoch))
         self.coordinator.end_shard(self.number)
 
-    def commit(self, offset: int) -> ErrorCode:
+    def begin_commit(self, offset: int, group: str = "billing") -> list[ErrorCode]:
+        """What it is answered, once it is."""
         codes: list[ErrorCode] = []
         committed = CommittedOffset(offset=Offset(offset), committed_ms=TimestampMs(1))
-        self.coordinator.keeper.commit("billing", {PLACE: committed}, codes.append)
+        self.coordinator.keeper.commit(group, {PLACE: committed}, codes.append)
+        return codes
+
+    def commit(self, offset: int, group: str = "billing") -> ErrorCode:
+        codes = self.begin_commit(offset, group)
         run_until(self.scheduler, lambda: bool(codes))
         return codes[0]
 
@@ -126,6 +143,30 @@ def test_a_broker_coordinates_the_groups_of_partitions_that_it_leads(member: Mem
 
     member.cease(2)
     assert member.coordinator.refusal("billing") is ErrorCode.not_coordinator
+
+
+def test_every_broker_lists_its_groups_whichever_partitions_it_leads(member: Member) -> None:
+    assert member.coordinator.refusal_to_list() is None  # it leads none
+
+    groups = [f"group-{number}" for number in range(20)]
+    for number in range(3):
+        group = next(each for each in groups if member.number_of(each) == number)
+        member.lead(1, group)
+        assert member.coordinator.refusal_to_list() is None
+        assert member.commit(5, group) is ErrorCode.none
+        assert group in [each.group_id for each in member.coordinator.all_groups()]
+
+
+def test_groups_are_not_listed_while_some_of_them_are_loaded(member: Member) -> None:
+    member.shards.begin(1, LeaderEpoch(3))
+    assert member.coordinator.refusal_to_list() is ErrorCode.coordinator_load_in_progress
+
+    member.shards.finish_load(1)
+    assert member.coordinator.refusal_to_list() is None
+
+    member.shards.begin(1, LeaderEpoch(4))
+    member.shards.end(1)
+    assert member.coordinator.refusal_to_list() is None
 
 
 def test_a_commit_is_acknowledged_when_the_other_replicas_have_it(member: Member) -> None:
@@ -156,6 +197,39 @@ def test_a_commit_that_takes_too_long_is_not_acknowledged(member: Member) -> Non
     assert member.commit(7) is ErrorCode.coordinator_not_available
 
     assert member.committed() is None
+
+
+def test_a_partition_that_waits_for_its_replicas_holds_up_no_other() -> None:
+    member = Member(commit_timeout_s=60)
+    names = (f"group-{number}" for number in range(100))
+    other = next(name for name in names if member.number_of(name) != member.number)
+    member.lead(4)
+    member.lead(4, other)
+    member.replicas.answer = None
+    first = member.begin_commit(7)
+    run_until(member.scheduler, lambda: len(member.replicas.waits) == 1)
+    later = member.begin_commit(8)
+    member.replicas.answer = True
+
+    assert member.commit(9, other) is ErrorCode.none
+    assert (first, later) == ([], [])
+    assert member.topic.partition(member.number).end_offset == 1  # the later one is collected
+
+    member.replicas.waits[0][3].set_result(True)
+    run_until(member.scheduler, lambda: bool(first and later))
+    assert member.committed() == 8
+    member.log.stop()
+    member.store.close()
+
+
+def test_a_commit_that_too_few_replicas_would_have_is_not_written(member: Member) -> None:
+    member.lead(4)
+    member.replicas.refused = ErrorCode.coordinator_not_available
+
+    assert member.commit(7) is ErrorCode.coordinator_not_available
+
+    assert member.topic.partition(member.number).end_offset == 0
+    assert member.replicas.waits == []
 
 
 def test_a_commit_of_an_earlier_epoch_is_not_written_in_a_later_one(member: Member) -> None:

@@ -11,12 +11,16 @@ import pytest
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
-from cordwood.broker.net.request import RunsOn
+from cordwood.broker.net.request import Deferred, RequestContext, RunsOn
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.protocol.messages import Fields
+from cordwood.protocol.messages import Fields, decode_request, encode_request
+from cordwood.protocol.request_header import RequestHeader
+from fakes.bench_cluster import BenchCluster
 from fakes.handler_calls import CONFIG, HandlerCalls, versions
+from fakes.replication_bench import ReplicationBench
+from fakes.sessions import LOCAL_SESSION
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
 
@@ -270,3 +274,36 @@ def test_a_partition_named_twice_is_left_alone(call: HandlerCalls, store: Store)
 
 def test_all_of_it_is_work_for_the_workers(call: HandlerCalls) -> None:
     assert {route.runs_on for route in call.routes.values()} == {RunsOn.WORKER}
+
+
+@pytest.mark.parametrize("is_led_on", [True, False])
+def test_in_a_cluster_the_answer_waits_until_the_other_replicas_have_deleted_too(
+    is_led_on: bool,
+) -> None:
+    bench = ReplicationBench()
+    bench.lead()
+    end = bench.append(b"a", b"b", b"c")
+    for node in (2, 3):
+        bench.fetch_from(node, end)
+    table = PartitionTable(bench.store, BenchCluster(bench))
+    handler = TopicDeletionHandler(store=bench.store, table=table, config=CONFIG)
+    version = versions(RECORDS)[-1]
+    partition = {"partition_index": 0, "offset": 2}
+    request = {"topics": [{"name": "events", "partitions": [partition]}], "timeout": 1000}
+    fields: Any = decode_request(RECORDS, version, encode_request(RECORDS, version, request))
+    header = RequestHeader(RECORDS, version, 5, "test")
+
+    later = handler.delete_records(RequestContext(header=header, session=LOCAL_SESSION), fields)
+
+    assert isinstance(later, Deferred)
+    bench.fetch_from(2, 3, log_start=2)
+    assert not later.is_done
+    if is_led_on:
+        bench.fetch_from(3, 3, log_start=2)
+    else:
+        bench.follow(2)
+    answer: Any = later.response
+    [found] = answer["topics"][0]["partitions"]
+    expected = (2, 0) if is_led_on else (-1, ErrorCode.not_leader_or_follower)
+    assert (found["low_watermark"], found["error_code"]) == expected
+    bench.store.close()

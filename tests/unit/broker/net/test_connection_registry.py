@@ -74,7 +74,7 @@ def test_counting_does_not_take_longer_with_many_connections(loop: EventLoop) ->
     registry = ConnectionRegistry([loop])
     for _ in range(20_000):
         registry.add(Idle(loop))
-    began_s = time.perf_counter()
+    began_s = time.thread_time()
     for _ in range(64):  # that are accepted in one turn
         counts(registry)
-    assert time.perf_counter() - began_s < 0.05  # it took a second
+    assert time.thread_time() - began_s < 0.05  # it took a second

@@ -3,6 +3,7 @@
 import logging
 import socket
 import threading
+import weakref
 from collections.abc import Iterator
 from functools import partial
 
@@ -98,6 +99,38 @@ def test_a_call_that_asks_for_another_leaves_sockets_their_turn(
     await_turn(loop)
 
 
+def test_what_is_left_for_the_end_of_a_turn_runs_in_it_behind_all_other_calls(
+    loop: EventLoop,
+) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def see(what: str) -> None:
+        seen.append((what, loop.turns))
+
+    def first() -> None:
+        loop.call_last(partial(see, "last"))
+        loop.call_soon(partial(see, "later"))  # in the next turn, as it was asked for in this one
+
+    def both() -> None:
+        loop.call_soon(first)
+        loop.call_soon(partial(see, "soon"))
+
+    loop.call_soon(both)
+    for _ in range(3):
+        await_turn(loop)
+
+    turn = seen[0][1]
+    assert seen == [("soon", turn), ("last", turn), ("later", turn + 1)]
+
+
+def test_what_the_end_of_a_turn_leaves_for_the_end_is_not_waited_with(loop: EventLoop) -> None:
+    done = threading.Event()
+
+    loop.call_soon(lambda: loop.call_last(lambda: loop.call_last(done.set)))
+
+    assert done.wait(TIMEOUT_S)
+
+
 def test_timers_run_in_the_order_of_their_times_and_not_when_cancelled(loop: EventLoop) -> None:
     seen: list[str] = []
     last = threading.Event()
@@ -124,6 +157,25 @@ def test_timers_that_were_cancelled_are_not_kept_until_their_time(loop: EventLoo
     await_turn(loop)
 
     assert len(loop._timers) < 10_000
+
+
+def test_a_timer_that_was_cancelled_does_not_keep_what_it_would_have_called(
+    loop: EventLoop,
+) -> None:
+    class Kept:
+        def call(self) -> None: ...
+
+    gone: list[weakref.ref[Kept]] = []
+
+    def plan() -> None:
+        kept = Kept()
+        gone.append(weakref.ref(kept))
+        loop.call_later(3600.0, kept.call).cancel()
+
+    loop.call_soon(plan)
+    await_turn(loop)
+
+    assert gone[0]() is None
 
 
 def test_a_socket_is_told_of_when_it_can_be_read_and_when_it_can_be_written(
@@ -192,7 +244,9 @@ def test_what_raises_is_logged_and_harms_nobody_else(
     await_turn(loop)
     await_turn(loop)
 
-    said = [record.message for record in caplog.records if record.levelno == logging.ERROR]
+    mine = EventLoop.__module__
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    said = [record.message for record in errors if record.name == mine]
     assert said == ["test: a callback failed"] * 3
 
 

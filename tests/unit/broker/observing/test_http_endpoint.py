@@ -23,6 +23,8 @@ from cordwood.broker.observing.observed_broker import ObservedBroker
 from cordwood.broker.security.authentication_events import AuthenticationCounts
 from cordwood.errors import ConfigError
 from cordwood.log.store.store import Store
+from fakes.own_threads import OwnThreads
+from wire.waiting import await_true
 
 
 @pytest.fixture
@@ -275,14 +277,11 @@ def test_a_port_that_is_taken_is_an_error_that_names_it(store: Store) -> None:
 
 
 def test_no_thread_is_left_behind(store: Store) -> None:
-    before = set(threading.enumerate())
+    with OwnThreads() as threads:
+        ask(observed(store), "/healthz")
 
-    ask(observed(store), "/healthz")
-
-    left = {
-        thread for thread in set(threading.enumerate()) - before if "cordwood-http" in thread.name
-    }
-    assert not left
+        # The thread that made the page ends a moment after the answer is sent.
+        await_true(lambda: threads.names == [])
 
 
 def test_metrics_without_their_package_say_what_to_install(

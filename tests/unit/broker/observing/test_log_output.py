@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +25,11 @@ def _loggers_as_before() -> Iterator[None]:
 def start(**config: str) -> io.StringIO:
     stream = io.StringIO()
     configure_logging(LogOutputConfig(**config), stream)
+    [handler] = logging.getLogger().handlers
+    mine = threading.get_ident()
+    handler.addFilter(lambda record: record.thread == mine)  # others of the process log too
+    stream.seek(0)
+    stream.truncate()
     return stream
 
 

@@ -12,6 +12,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.store import Store, StoreSetup
 from fakes.client_batches import client_batch
+from fakes.scarcity import refuse_descriptors, refuse_threads
 
 TURNS_MAX = 100
 
@@ -88,3 +89,33 @@ def test_a_held_group_continues_if_the_log_failed_before_it_was_held(bench: Benc
     bench.finish_sync()
 
     assert bench.appended == ["group"]
+
+
+def test_a_log_is_synced_if_the_system_has_no_descriptor_for_the_kernels_syncs(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_descriptors(monkeypatch)
+    bench.append()
+
+    bench.syncs.request(bench.log)
+    bench.finish_sync()
+
+    assert bench.log.state.durable == bench.log.end_offset
+
+
+def test_a_log_is_synced_if_the_system_has_no_thread_either(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_descriptors(monkeypatch)
+    with monkeypatch.context() as scarce:
+        refuse_threads(scarce)
+        bench.append()
+        bench.syncs.request(bench.log)
+        bench.finish_sync()
+    without = bench.log.state.durable
+    bench.append()
+    bench.syncs.request(bench.log)  # now it has one
+    bench.finish_sync()
+
+    assert without == 2
+    assert bench.log.state.durable == bench.log.end_offset == 3

@@ -11,6 +11,7 @@ import pytest
 from cordwood.broker.net.answer import Answer
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.outbox import Piece
+from cordwood.broker.net.request_metrics import ThreadCounts
 from cordwood.broker.records.fetch_handler import FetchHandler
 from cordwood.broker.records.fetch_sessions import FetchSessions
 from cordwood.broker.records.log_watch import LogWatch, ProgressWaiter
@@ -39,6 +40,7 @@ class FakeConnection:
 
     def __init__(self, loop: EventLoop) -> None:
         self.loop = loop
+        self.counts = ThreadCounts()
         self.answers: deque[Answer] = deque()
 
     muted_until_s = 0.0
@@ -47,6 +49,9 @@ class FakeConnection:
     def mute(self, pause_s: float) -> None: ...
 
     def send_ready(self) -> None: ...
+    def send_alone(self, answer: Answer, frame: bytes) -> int:
+        return -1
+
     def close(self, reason: str) -> None: ...
 
 

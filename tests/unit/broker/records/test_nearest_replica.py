@@ -2,56 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from uuid import UUID
+from collections.abc import Iterator
 
 import pytest
 
-from cordwood.broker.cluster_identity import ClientListener
-from cordwood.broker.cluster_view import BrokerAddress
 from cordwood.broker.records.fetch_plan import FetchPlan
 from cordwood.broker.records.partition_table import PartitionTable
-from cordwood.cluster.replication.leader_role import LeaderRole
-from cordwood.cluster.replication.partition_replica import PartitionReplica
-from cordwood.cluster.replication.read_replica import nearest_follower
-from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.fetch_request import FetchPartition
 from cordwood.protocol.fetch_response import FetchedPart
-from cordwood.quantities import Offset
+from fakes.bench_cluster import BenchCluster
 from fakes.replication_bench import ReplicationBench
 from fakes.sessions import LOCAL_SESSION
-
-RACKS = {1: "a", 2: "b", 3: "c"}
-
-
-class BenchCluster:
-    """Finds the one replica of a bench."""
-
-    is_alone = False
-
-    def __init__(self, bench: ReplicationBench) -> None:
-        self._bench = bench
-
-    def replica_of(self, log: PartitionLog) -> PartitionReplica | None:
-        return self._bench.replica
-
-    def name_of(self, topic_id: UUID) -> str | None:
-        return None
-
-    def why_absent(self, wanted: str | UUID, partition: int) -> ErrorCode:
-        return ErrorCode.unknown_topic_or_partition
-
-    def leader_of(self, wanted: str | UUID, partition: int) -> tuple[int, int] | None:
-        return 2, 1
-
-    def nearest_replica(
-        self, leader: LeaderRole, offset: Offset, rack: str, here: ClientListener
-    ) -> int | None:
-        return nearest_follower(leader, offset, rack, RACKS.get)
-
-    def addresses(self, node_ids: Collection[int], here: ClientListener) -> list[BrokerAddress]:
-        return []
 
 
 @pytest.fixture
@@ -62,7 +24,13 @@ def bench() -> Iterator[ReplicationBench]:
 
 
 def fetched(
-    bench: ReplicationBench, *, rack: str = "", version: int = 12, offset: int = 0, epoch: int = -1
+    bench: ReplicationBench,
+    *,
+    rack: str = "",
+    version: int = 12,
+    offset: int = 0,
+    epoch: int = -1,
+    last_epoch: int = -1,
 ) -> tuple[FetchedPart, bool]:
     """The answer of the partition, and whether it must not wait."""
     plan = FetchPlan(
@@ -80,7 +48,7 @@ def fetched(
         partition=0,
         leader_epoch=epoch,
         offset=offset,
-        last_fetched_epoch=-1,
+        last_fetched_epoch=last_epoch,
         log_start=-1,
         max_bytes=1 << 20,
     )
@@ -144,6 +112,17 @@ def test_a_follower_answers_up_to_its_high_watermark(leading: ReplicationBench) 
     assert answer.size > 0
     assert (behind.error_code, behind.size, is_urgent) == (0, 0, False)
     assert beyond.error_code == ErrorCode.offset_out_of_range
+
+
+def test_a_consumer_that_is_ahead_of_a_follower_goes_back_to_the_leader(
+    leading: ReplicationBench,
+) -> None:
+    leading.follow(epoch=2)
+
+    answer, _ = fetched(leading, rack="a", offset=2, epoch=2, last_epoch=2)
+
+    assert answer.error_code == ErrorCode.offset_out_of_range
+    assert answer.diverging is None
 
 
 def test_a_consumer_that_knows_no_racks_is_sent_to_the_leader(leading: ReplicationBench) -> None:

@@ -22,7 +22,7 @@ def test_a_login_that_got_no_thread_does_not_keep_later_ones_waiting(
             checks.submit("a", lambda: None)
     assert checks.waiting_count == 0
     checks.submit("b", checked.set)
-    assert checked.wait(10)
+    assert checked.wait(60)
     checks.stop()
 
 
@@ -34,16 +34,16 @@ def test_checks_go_on_in_fewer_threads_if_there_are_no_more(
 
     def wait() -> None:
         is_busy.set()
-        may_go_on.wait(10)
+        may_go_on.wait(60)
 
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     checks.submit("a", wait)
-    assert is_busy.wait(10)
+    assert is_busy.wait(60)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         checks.submit("b", checked.set)
     may_go_on.set()
-    assert checked.wait(10)
+    assert checked.wait(60)
     checks.stop()

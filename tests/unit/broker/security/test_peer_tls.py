@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,22 @@ def test_files_that_cannot_be_used_are_tried_again(
     files.write_broker()
 
     assert tls.reload()
+
+
+def test_a_certificate_that_has_expired_does_not_replace_a_good_one(
+    files: TlsFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls = PeerTls("brokers", security(files))
+    first = tls.context
+
+    files.write_broker(not_after=datetime.now(UTC) - timedelta(hours=1))
+    assert not tls.reload()
+    assert tls.context is first
+    assert "the certificate expired on" in caplog.text
+    files.write_broker()
+
+    assert tls.reload()
+    assert tls.context is not first
 
 
 def test_a_reload_can_be_forced(files: TlsFiles) -> None:

@@ -92,7 +92,7 @@ def test_a_long_subject_does_not_keep_the_usual_rules_busy() -> None:
     mapping = PrincipalMapping(KAFKAS)
     subject = ("CN=a," + "OU=b," * 300)[: SUBJECT_CHARS_MAX - 1] + "!"
 
-    began_s = time.perf_counter()
+    began_s = time.thread_time()
     mapping.name_of(subject)
 
-    assert time.perf_counter() - began_s < 1.0
+    assert time.thread_time() - began_s < 1.0

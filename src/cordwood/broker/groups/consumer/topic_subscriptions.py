@@ -1,6 +1,5 @@
 """The subscriptions of a group, by name and by pattern, and the topics they match now."""
 
-import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -147,6 +146,8 @@ class TopicSubscriptions:
         """A hash of the subscribed topics, as a signed 64-bit integer; 0 if there are none."""
         if not self.shapes:
             return 0
+        import hashlib  # not at the top: it loads OpenSSL, which few brokers need
+
         hashed = hashlib.blake2b(digest_size=8)
         for name, shape in sorted(self.shapes.items()):
             hashed.update(f"{name} {shape.topic_id.hex} {shape.partition_count}\n".encode())

@@ -3,6 +3,9 @@
 The control loop queues records and continues. The writer takes all queued records and makes one
 append for each partition of the topic, so that many commits share a sync. Then it reports back
 to the loop. The first record creates the topic.
+
+In a cluster, records count when the other replicas have them. Meanwhile more records of the same
+partition are collected for the next append, and those of other partitions go their way.
 """
 
 import itertools
@@ -11,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Final, Protocol
 
 from cordwood.broker.groups.journal.group_shards import Commitments, GroupShards
@@ -78,6 +82,18 @@ class _Entry:
     shard: tuple[int, LeaderEpoch] | None = None  # partition and epoch, in a cluster
 
 
+class _Wait:
+    """Records that were appended, until the other replicas have them. Guarded by the condition."""
+
+    __slots__ = ("appended", "deadline_s", "entries", "is_over")
+
+    def __init__(self, entries: Sequence[_Entry], appended: LedAppend, deadline_s: float) -> None:
+        self.entries = entries
+        self.appended = appended
+        self.deadline_s = deadline_s
+        self.is_over = False
+
+
 class GroupLogWriter:
     """Writes to the store. The loop calls `append` and `refresh`, its owner `start` and `stop`.
 
@@ -102,6 +118,7 @@ class GroupLogWriter:
         self._condition = threading.Condition()
         self._queue: list[_Entry] = []
         self._refreshes: list[Done] = []
+        self._waits: list[_Wait] = []
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="cordwood-group-log", daemon=True)
 
@@ -109,7 +126,10 @@ class GroupLogWriter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Append all queued records, then end the thread. Later calls are refused."""
+        """Append all queued records, then end the thread. Later calls are refused.
+
+        In a cluster, the replicas are waited for, but not for long.
+        """
         with self._condition:
             self._is_stopped = True
             self._condition.notify()
@@ -167,18 +187,57 @@ class GroupLogWriter:
     def _run(self) -> None:
         while True:
             with self._condition:
-                while not (self._queue or self._refreshes or self._is_stopped):
-                    self._condition.wait()
-                entries, self._queue = self._queue, []
-                refreshes, self._refreshes = self._refreshes, []
-                if not (entries or refreshes):
-                    return
+                late: list[_Wait] = []
+                entries: list[_Entry] = []
+                refreshes: list[Done] = []
+                while not (late or entries or refreshes):
+                    if self._is_stopped and not (self._queue or self._refreshes or self._waits):
+                        return
+                    late, entries = self._late(), self._free_entries()
+                    refreshes, self._refreshes = self._refreshes, []
+                    if not (late or entries or refreshes):
+                        self._condition.wait(self._next_deadline_s())
+            for wait in late:
+                # It may count later: then it is read from the log.
+                self._tell([e.done for e in wait.entries], ErrorCode.coordinator_not_available)
             if entries and self._shards is not None:
                 self._append_led(entries, self._shards.commitments)
             elif entries:
                 self._append_all(entries)
             if refreshes:
                 self._tell(refreshes, self._attempt(self._offsets.groups))
+
+    def _free_entries(self) -> list[_Entry]:
+        """Take what may be appended: not of partitions that wait. The caller holds the lock."""
+        if not self._waits:
+            entries, self._queue = self._queue, []
+            return entries
+        busy = {wait.appended.partition for wait in self._waits}
+        queue, self._queue = self._queue, []
+        free: list[_Entry] = []
+        for entry in queue:
+            is_busy = entry.shard is not None and entry.shard[0] in busy
+            (self._queue if is_busy else free).append(entry)
+        return free
+
+    def _late(self) -> list[_Wait]:
+        """Give up those that have waited for too long. The caller holds the lock."""
+        now_s = time.monotonic()
+        late = [wait for wait in self._waits if wait.deadline_s <= now_s]
+        for wait in late:
+            self._end(wait)
+        return late
+
+    def _next_deadline_s(self) -> float | None:
+        if not self._waits:
+            return None
+        return max(min(wait.deadline_s for wait in self._waits) - time.monotonic(), 0)
+
+    def _end(self, wait: _Wait) -> None:
+        """The caller holds the lock."""
+        wait.is_over = True
+        self._waits.remove(wait)
+        self._condition.notify()
 
     def _append_all(self, entries: list[_Entry]) -> None:
         by_partition: dict[int, list[_Entry]] = {}
@@ -202,28 +261,35 @@ class GroupLogWriter:
                     self._append(number, list(run))
 
     def _append_led(self, entries: list[_Entry], commitments: Commitments) -> None:
-        """One append for each shard; then wait for the other replicas of all of them together."""
+        """One append for each shard. Who waits hears of it when the other replicas have it."""
         by_shard: dict[tuple[int, LeaderEpoch], list[_Entry]] = {}
         for entry in entries:
             assert entry.shard is not None
             by_shard.setdefault(entry.shard, []).append(entry)
-        waits: list[tuple[list[_Entry], LedAppend, Future[bool]]] = []
         for (number, epoch), placed in by_shard.items():
+            refused = commitments.refusal(number, epoch)
+            if refused is not None:
+                # Before the append: groups of other shards would wait for its time-out.
+                self._tell([entry.done for entry in placed], refused)
+                continue
             for together in self._batches(number, epoch, placed):
-                group, appended = together
-                future = commitments.await_committed(number, appended.end, epoch)
-                waits.append((group, appended, future))
-        deadline_s = time.monotonic() + self._commit_timeout_s
-        for group, appended, future in waits:
-            code = ErrorCode.not_coordinator
-            try:
-                if future.result(max(deadline_s - time.monotonic(), 0)):
-                    self._offsets.note_committed(appended)
-                    code = ErrorCode.none
-            except TimeoutError:
-                # It may count later: then it is read from the log.
-                code = ErrorCode.coordinator_not_available
-            self._tell([entry.done for entry in group], code)
+                wait = _Wait(*together, time.monotonic() + self._commit_timeout_s)
+                with self._condition:
+                    self._waits.append(wait)
+                future = commitments.await_committed(number, wait.appended.end, epoch)
+                future.add_done_callback(partial(self._settled, wait))
+
+    def _settled(self, wait: _Wait, future: Future[bool]) -> None:
+        """The replicas have the records, or the leadership is over. Any thread."""
+        is_committed = not future.cancelled() and future.exception() is None and future.result()
+        with self._condition:
+            if wait.is_over:
+                return
+            if is_committed:
+                self._offsets.note_committed(wait.appended)
+            self._end(wait)
+        code = ErrorCode.none if is_committed else ErrorCode.not_coordinator
+        self._tell([entry.done for entry in wait.entries], code)
 
     def _batches(
         self, number: int, epoch: LeaderEpoch, entries: list[_Entry]

@@ -18,6 +18,10 @@ from cordwood.quantities import LeaderEpoch, Offset
 class Commitments(Protocol):
     """Waits until records are on all replicas that count. Any thread may call it."""
 
+    def refusal(self, partition: int, led_in: LeaderEpoch) -> ErrorCode | None:
+        """Why records of that leadership cannot be committed now; None if they can."""
+        ...
+
     def await_committed(self, partition: int, end: Offset, led_in: LeaderEpoch) -> Future[bool]:
         """True once records below `end` are committed; False if the leadership ends before."""
         ...
@@ -62,6 +66,11 @@ class GroupShards:
 
     def is_current(self, number: int, epoch: LeaderEpoch) -> bool:
         return self._epochs.get(number) == epoch
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a partition that this broker leads is not loaded yet."""
+        return len(self._loaded) < len(self._epochs)
 
     def is_led(self, number: int) -> bool:
         return number in self._epochs

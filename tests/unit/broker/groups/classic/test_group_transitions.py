@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -196,21 +197,26 @@ TRIGGERS: dict[GroupEvent, Callable[[World], object]] = {
 
 @dataclass
 class Recorder:
-    """The steps that groups took or asked for, and the state after the last one taken."""
+    """The steps that groups of this thread took or asked for, and the states after them."""
 
     steps: list[tuple[ClassicState, GroupEvent, Step]]
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         take, ask = ClassicRebalance.happened, ClassicRebalance.step
+        mine = threading.current_thread()  # other brokers of the process have groups too
+
+        def note(state: ClassicState, event: GroupEvent, step: Step) -> None:
+            if threading.current_thread() is mine:
+                self.steps.append((state, event, step))
 
         def happened(rebalance: ClassicRebalance, event: GroupEvent, reason: str = "") -> Step:
             before, step = rebalance.state, next_step(rebalance.state, event)
-            self.steps.append((before, event, step))
+            note(before, event, step)
             return take(rebalance, event, reason)
 
         def asked(rebalance: ClassicRebalance, event: GroupEvent) -> Step:
             step = ask(rebalance, event)
-            self.steps.append((rebalance.state, event, step))
+            note(rebalance.state, event, step)
             return step
 
         monkeypatch.setattr(ClassicRebalance, "happened", happened)

@@ -1,0 +1,1 @@
+"""The way to the controllers: metadata comes in; heartbeats and requests go out."""
