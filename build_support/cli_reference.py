@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 import typer  # noqa: E402
 
-from cordwood.cli.app import app  # noqa: E402
+from cordwood.cli.command_list import app  # noqa: E402
 
 REFERENCE = ROOT / "docs" / "cli.md"
 

@@ -130,25 +130,32 @@ def write_animation(pictures: list[Image.Image], path: Path) -> None:
     drawn[0].save(path, save_all=True, append_images=drawn[1:], duration=times, loop=0)
 
 
-def main(path: Path) -> None:
+@contextmanager
+def browser_page(width: int, height: int) -> Iterator[Page]:
+    """An empty page of the system's Chromium, light and without motion."""
     browser_path = os.environ.get("CORDWOOD_CHROMIUM") or next(
         filter(None, map(shutil.which, _NAMES)), None
     )
     if browser_path is None:
         raise SystemExit("no Chromium found; install it, or set CORDWOOD_CHROMIUM to its path")
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=flags)
+        page = browser.new_page(viewport={"width": width, "height": height})
+        page.emulate_media(color_scheme="light", reduced_motion="reduce")
+        yield page
+        browser.close()
+
+
+def main(path: Path) -> None:
     with (
         tempfile.TemporaryDirectory() as directory,
-        sync_playwright() as playwright,
         cordwood.open(directory, config={"durability": "os"}) as store,
+        browser_page(WIDTH, 900) as page,
     ):
         topic = GrowingTopic(store)
-        browser = playwright.chromium.launch(executable_path=browser_path, args=flags)
-        page = browser.new_page(viewport={"width": WIDTH, "height": 900})
-        page.emulate_media(color_scheme="light", reduced_motion="reduce")
         with served_console(directory) as server:
             write_animation(list(frames(page, server, topic)), path)
-        browser.close()
     sys.stdout.write(f"{path}: {path.stat().st_size:,} bytes\n")
 
 

@@ -266,7 +266,10 @@ asyncio.run(main())
         intro='The functions of `cordwood.spark`. The [Spark guide](../spark.md) has the options of `format("cordwood")` and examples that run.',  # noqa: E501 (one line of the page)
         entries=(
             *_of("cordwood.spark.spark_session", "session", prefix="cordwood.spark"),
+            *_of("cordwood.spark.decoded_frame", "decode", prefix="cordwood.spark"),
             *_of("cordwood.spark.data_source", "register", prefix="cordwood.spark"),
+            *_of("cordwood.spark.log_table", "table", "LogTable", prefix="cordwood.spark"),
+            *_of("cordwood.spark.error_lines", "explain", prefix="cordwood.spark"),
             *_of("cordwood.spark.data_source", "CordwoodDataSource", prefix="cordwood.spark"),
         ),
     ),

@@ -30,6 +30,7 @@
         │   └── InvalidTimestampError
         ├── UnexpectedOffsetError(expected, actual)      `expected_offset` did not match
         ├── OutOfOrderSequenceError / InvalidProducerEpochError / InvalidTransactionStateError
+        ├── EarlierBatchRefusedError(producer_id, expected, got)  send it again, in order
         ├── UnverifiedTransactionError(producer_id)      the coordinator was not asked
         ├── TransactionError(transactional_id, reason)
         │   └── ProducerFencedError                      another producer has the same id
@@ -44,6 +45,7 @@
         ├── ChangeRefusedError(kind, reason)             the store's owner refused a change
         ├── ChangeTimeoutError(path, owner, waited_s)    the store's owner did not answer
         ├── TableChangedError(table, what)               another writer changed it; run again
+        ├── CatalogUnreachableError(table, where, reason)   no good answer from a table's catalog
         └── LogClosedError(name)
 
 Facts are attributes, and the message is built here, so nobody has to parse a message. Every class
@@ -53,7 +55,6 @@ through, with a note that says what was being done.
 
 import re
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Final
 
 from cordwood.quantities import Offset
@@ -403,6 +404,19 @@ class OutOfOrderSequenceError(LogError):
         self.got = got
 
 
+class EarlierBatchRefusedError(LogError):
+    """The batch before this one was refused for a moment, and has to come first."""
+
+    def __init__(self, producer_id: int, *, expected: int, got: int) -> None:
+        super().__init__(
+            f"producer {producer_id}: sequence {got} came before {expected}, which was refused "
+            "a moment ago; send both again, in order"
+        )
+        self.producer_id = producer_id
+        self.expected = expected
+        self.got = got
+
+
 class InvalidProducerEpochError(LogError):
     """A newer producer with the same id has fenced this one."""
 
@@ -473,6 +487,8 @@ class UnknownTopicError(LogError, KeyError):
     """There is no topic of that name. The message suggests names among `known` that are similar."""
 
     def __init__(self, topic: str, *, known: Iterable[str] = ()) -> None:
+        from difflib import get_close_matches  # not at the top: only a mistake needs it
+
         near = " or ".join(get_close_matches(topic, [*known], cutoff=0.7))
         hint = f" (did you mean {near}?)" if near else ""
         super().__init__(f"no topic named {topic!r}{hint}")
@@ -526,8 +542,10 @@ class DataLossError(LogError):
     def __init__(self, topic: str, partition: int | None, what: str) -> None:
         name = topic if partition is None else f"{topic}-{partition}"
         super().__init__(
-            f"{name}: {what}; set failOnDataLoss=false to continue without the lost data"
+            f"{name}: {what}; set failOnDataLoss=false (--allow-data-loss) to continue without the "
+            "lost data"
         )
+        self.name = name
         self.topic = topic
         self.partition = partition
         self.what = what
@@ -635,6 +653,22 @@ class TableChangedError(LogError):
         super().__init__(f"{table} changed while the job ran: {what}; run it again")
         self.table = table
         self.what = what
+
+
+class CatalogUnreachableError(LogError):
+    """The server or file with the catalog of a table does not answer, or failed.
+
+    A commit may have taken effect before: the next run looks, and continues from there.
+    """
+
+    def __init__(self, table: str, where: str, reason: str) -> None:
+        super().__init__(
+            f"the catalog of {table}, {where}, gives no good answer: {reason}; "
+            "check it and run the job again, which continues where the table ends"
+        )
+        self.table = table
+        self.where = where
+        self.reason = reason
 
 
 class ForkedStoreError(LogError):

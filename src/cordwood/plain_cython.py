@@ -11,6 +11,7 @@ _F = TypeVar("_F")
 
 compiled = False
 bint = longlong = ulonglong = uint = int = uchar = Py_ssize_t = size_t = p_char = void = object
+NULL = None
 
 
 def cast(_type: object, value: Any) -> Any:

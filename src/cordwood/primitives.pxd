@@ -58,6 +58,23 @@ cdef inline (unsigned long long, Py_ssize_t) unsigned_varint(
         shift += 7
     return 0, -1
 
+cdef inline (long long, Py_ssize_t) size_at(
+    const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t end, int width
+) noexcept nogil:
+    """A size of `width` bytes, or a varint of size + 1 for width 0; position -1 if truncated."""
+    raw: cython.ulonglong
+    following: cython.Py_ssize_t
+    if end - at < width:
+        return 0, -1
+    if width == 2:
+        return int16(data, at), at + 2
+    if width == 4:
+        return int32(data, at), at + 4
+    raw, following = unsigned_varint(data, at, end)
+    if following < 0 or following - at > 5:
+        return 0, -1
+    return cython.cast(cython.longlong, raw) - 1, following
+
 cdef inline (long long, Py_ssize_t) varlong(
     const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t end
 ) noexcept nogil:

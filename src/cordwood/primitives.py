@@ -85,6 +85,22 @@ def unsigned_varint(data: Sequence[int], at: int, end: int) -> tuple[int, int]:
     return 0, -1
 
 
+def size_at(data: Sequence[int], at: int, end: int, width: int) -> tuple[int, int]:
+    """A size of `width` bytes, or a varint of size + 1 for width 0; position -1 if truncated."""
+    raw: cython.ulonglong
+    following: cython.Py_ssize_t
+    if end - at < width:
+        return 0, -1
+    if width == 2:
+        return int16(data, at), at + 2
+    if width == 4:
+        return int32(data, at), at + 4
+    raw, following = unsigned_varint(data, at, end)
+    if following < 0 or following - at > 5:
+        return 0, -1
+    return cython.cast(cython.longlong, raw) - 1, following
+
+
 def varlong(data: Sequence[int], at: int, end: int) -> tuple[int, int]:
     """A zig-zag integer of at most 64 bits and the position after it; position -1 if malformed."""
     raw: cython.ulonglong

@@ -10,7 +10,6 @@ neither by ``config show``, nor in errors, nor in logs.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final
 
 from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig
@@ -330,6 +329,8 @@ def _why_unknown(name: str) -> str:
         return refused
     if name in BROKER_NAMES:
         return f"is a topic key; the default for all topics is set by {BROKER_NAMES[name]}"
+    from difflib import get_close_matches  # not at the top: only a mistake needs it
+
     near = get_close_matches(name, sorted(_KNOWN), cutoff=0.7)
     if near:
         return f"unknown key; did you mean {' or '.join(near)}?"

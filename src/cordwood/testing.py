@@ -24,7 +24,6 @@ from cordwood.broker.config.security_config import refuse_insecure_listeners
 from cordwood.broker.server import BrokerServer
 from cordwood.errors import ConfigError, LogClosedError
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
-from cordwood.security.setup.local_security import BrokerSecurity, Rules, allow, ca_file, deny
 from cordwood.settings import settings_from
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from cordwood.log.store.store import Store
     from cordwood.log.topics.topic import Topic
     from cordwood.security.clients.client_security import ClientSecurity
+    from cordwood.security.setup.local_security import BrokerSecurity, Rules, allow, deny
 
 __all__ = ["TEST_CONFIG", "Broker", "BrokerSecurity", "Topics", "allow", "deny"]
 
@@ -45,6 +45,18 @@ TEST_CONFIG: Final[Mapping[str, object]] = MappingProxyType(
         "group.consumer.heartbeat.interval.ms": 250,
     }
 )
+
+_OF_SECURITY: Final = ("BrokerSecurity", "allow", "deny")
+
+
+def __getattr__(name: str) -> object:
+    """Names of secured brokers, loaded when first used: few tests have one."""
+    if name not in _OF_SECURITY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from cordwood.security.setup import local_security
+
+    return getattr(local_security, name)
+
 
 Topics = Iterable[str] | Mapping[str, int]
 
@@ -223,6 +235,8 @@ class Broker:
         if self._security is None or not self._security.kind.has_tls:
             raise ConfigError("security", "", "this broker has no TLS")
         self._running()
+        from cordwood.security.setup.local_security import ca_file
+
         return ca_file(self._certificates())
 
     def client_security(
@@ -312,8 +326,10 @@ def _security(
     given: "str | BrokerSecurity | None",
     users: Mapping[str, str] | None,
     acls: "Rules | None",
-) -> BrokerSecurity | None:
+) -> "BrokerSecurity | None":
     if isinstance(given, str):
+        from cordwood.security.setup.local_security import BrokerSecurity
+
         return BrokerSecurity(protocol=given, users=users or {}, acls=acls)
     if users is not None or acls is not None:
         raise TypeError('users and acls need security as text, such as security="sasl_ssl"')

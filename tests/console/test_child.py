@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,14 @@ import cordwood
 from console.served_console import Visitor
 from cordwood.cli.app import main
 from cordwood.cli.commands.console_child import _reachable
+from fakes.reserved_port import reserved_port
 from wire.waiting import await_true
 
 
-def free_port() -> int:
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        return int(opened.getsockname()[1])
+@pytest.fixture
+def port() -> Iterator[int]:
+    with reserved_port() as reserved:
+        yield reserved
 
 
 def status_of(port: int, path: str) -> int | None:
@@ -35,10 +37,9 @@ def status_of(port: int, path: str) -> int | None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-def test_the_console_ends_with_its_broker(tmp_path: Path, end: signal.Signals) -> None:
+def test_the_console_ends_with_its_broker(tmp_path: Path, port: int, end: signal.Signals) -> None:
     with cordwood.open(tmp_path / "data") as store:
         store.create_topic("orders")
-    port = free_port()
     command = [sys.executable, "-m", "cordwood", "serve", "--dir", str(tmp_path / "data")]
     command += ["--port", "0", "--console", "--console-port", str(port)]
     environment = {n: v for n, v in os.environ.items() if not n.startswith("CORDWOOD_")}
@@ -52,12 +53,17 @@ def test_the_console_ends_with_its_broker(tmp_path: Path, end: signal.Signals) -
     await_true(lambda: status_of(port, "/healthz") is None)
 
 
-def test_a_secured_broker_has_a_console_with_its_users(tmp_path: Path) -> None:
-    data, port = tmp_path / "data", free_port()
+def test_a_secured_broker_has_a_console_with_its_users(tmp_path: Path, port: int) -> None:
+    data = tmp_path / "data"
     command = [sys.executable, "-m", "cordwood", "serve", "--dir", str(data), "--secure"]
-    command += ["--port", str(free_port()), "--console", "--console-port", str(port)]
+    command += ["--console", "--console-port", str(port)]
     environment = {n: v for n, v in os.environ.items() if not n.startswith("CORDWOOD_")}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment) as broker:
+    with (
+        reserved_port() as broker_port,
+        subprocess.Popen(
+            [*command, "--port", str(broker_port)], cwd=tmp_path, env=environment
+        ) as broker,
+    ):
         try:
             await_true(lambda: status_of(port, "/login") == 200)
             admin = Visitor(port)
@@ -89,10 +95,9 @@ def test_the_console_asks_where_the_broker_listens(host: str, expected: str) -> 
     assert _reachable(host, 9092) == expected
 
 
-def test_ctrl_c_ends_a_console_with_open_tails(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_console_with_open_tails(tmp_path: Path, port: int) -> None:
     with cordwood.open(tmp_path / "data") as store:
         store.create_topic("orders")
-    port = free_port()
     command = [sys.executable, "-m", "cordwood", "console", "--at", str(tmp_path / "data")]
     with subprocess.Popen([*command, "--port", str(port)], cwd=tmp_path) as console:
         try:
@@ -116,10 +121,9 @@ def test_ctrl_c_ends_a_console_with_open_tails(tmp_path: Path) -> None:
         tail.close()
 
 
-def test_a_console_that_had_no_descriptors_left_answers_again(tmp_path: Path) -> None:
+def test_a_console_that_had_no_descriptors_left_answers_again(tmp_path: Path, port: int) -> None:
     with cordwood.open(tmp_path / "data") as store:
         store.create_topic("orders")
-    port = free_port()
     arguments = [sys.executable, "-m", "cordwood", "console", "--at", str(tmp_path / "data")]
     command = ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *arguments, "--port", str(port)]
     with subprocess.Popen(command, cwd=tmp_path) as console:

@@ -276,3 +276,20 @@ def test_topics_that_appear_are_found_at_once(tmp_path: Path) -> None:
             store.create_topic("two")
             while found.get("/topics/two").status != 200:
                 assert time.monotonic() < deadline_s
+
+
+def test_of_many_partitions_the_plans_of_the_largest_are_shown(tmp_path: Path) -> None:
+    with cordwood.open(tmp_path / "data", config={"durability": "os"}) as store:
+        store.create_topic("many", partitions=150)
+        large = store.create_topic("zz", partitions=1, config={"segment.records": "10"})
+        for _ in range(5):
+            large.append_many([(None, b"x")] * 10, partition=0)
+
+    with served(ConsoleConfig(directories=(str(tmp_path / "data"),), port=0)) as console:
+        view = console.get("/api/v1/upkeep?sort=-segments").json
+        of_topic = console.get("/api/v1/upkeep?topic=many").json
+
+    assert of_topic["planned"] == of_topic["total"] == 150
+    assert view["planned"] == 50
+    assert view["total"] == 151
+    assert view["table"]["rows"][0]["topic"] == "zz"

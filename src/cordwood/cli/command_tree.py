@@ -9,6 +9,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
+from functools import cache
 from typing import Any, Final, Protocol
 
 import typer
@@ -116,7 +118,7 @@ def _add_connection(command: ClickCommand, path: str) -> None:
 
     taken = {name for each in command.params for name in (each.name, *each.opts)}
     added = []
-    for each in _options_of(connection_options):
+    for each in map(copy, _options_of(connection_options)):
         each.opts = [name for name in each.opts if name not in taken]
         if each.opts and each.name not in taken:
             added.append(each)
@@ -127,7 +129,9 @@ def _add_connection(command: ClickCommand, path: str) -> None:
     _write_apart(command, added)
 
 
+@cache
 def _options_of(function: Callable[..., None]) -> list[Any]:
+    """The options of a command. Every command that takes ``--at`` gets copies of them."""
     within = typer.Typer(rich_markup_mode=None, add_completion=False)
     within.command()(function)
     built: ClickCommand = typer.main.get_command(within)

@@ -7,6 +7,7 @@ import pytest
 
 import cordwood
 from fakes.command_line import CommandLine, CommandTarget, StoreLease
+from fakes.prompt_owner import look_often
 
 KINDS = ["directory", "owned directory", "broker", "directory of a broker"]
 
@@ -22,8 +23,11 @@ def cli(
 
 
 @pytest.fixture(params=KINDS)
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CommandTarget]:
+def target(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[CommandTarget]:
     """An empty store in each of the ways that a command may find it."""
+    look_often(monkeypatch)
     kind = request.param
     path = tmp_path / "data"
     if kind == "directory":

@@ -135,7 +135,7 @@ def test_with_debug_an_error_shows_where_it_came_from() -> None:
 
 def test_nothing_heavy_is_imported_for_help() -> None:
     code = (
-        "import sys; from cordwood.cli.app import app; "
+        "import sys; from cordwood.cli.command_list import app; "
         "print([m for m in ('rich', 'kio', 'prometheus_client', 'pyarrow', "
         "'cordwood.log.store.store', 'cordwood.settings', 'cordwood.broker.server') "
         "if m in sys.modules])"

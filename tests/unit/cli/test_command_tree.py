@@ -10,7 +10,7 @@ import pytest
 import typer
 
 import cordwood
-from cordwood.cli.app import COMMANDS
+from cordwood.cli.command_list import COMMANDS
 from cordwood.cli.command_tree import CommandPlace
 from cordwood.cli.plain_parameters import skip_conversion
 from fakes.command_line import CommandLine
@@ -87,7 +87,16 @@ def test_help_loads_no_command() -> None:
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    known = ("app", "command_tree", "failures", "habits", "plain_parameters", "terminal")
+    known = (
+        "app",
+        "command_list",
+        "command_tree",
+        "failures",
+        "habits",
+        "plain_parameters",
+        "serve_words",
+        "terminal",
+    )
     assert sorted(eval(done.stderr)) == [f"cordwood.cli.{name}" for name in known]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood.cli.app import COMMANDS
+from cordwood.cli.command_list import COMMANDS
 from fakes.command_line import CommandLine
 
 

@@ -27,7 +27,8 @@ class Extent(NamedTuple):
 class PartitionFacts:
     """A partition. If it cannot be read, offsets and size are None and `problem` says why.
 
-    `has_gaps` says that compaction may have removed records, as far as the target knows.
+    `is_elsewhere`: other brokers of the cluster have it, and this target does not. `has_gaps` says
+    that compaction may have removed records, as far as the target knows.
     """
 
     partition: int
@@ -35,6 +36,7 @@ class PartitionFacts:
     end_offset: int | None
     size_bytes: int | None
     problem: str | None = None
+    is_elsewhere: bool = False
     has_gaps: bool = False
 
     @property

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cordwood.cli.at.target import BrokerTarget, parse_target, shown_address
 from cordwood.cli.failures import UsageError
@@ -15,12 +15,15 @@ from cordwood.cluster.operating.cluster_picture import (
     QuorumMember,
     QuorumPicture,
 )
-from cordwood.errors import BrokerError, BrokerRefusedError
+from cordwood.errors import BrokerError, BrokerRefusedError, BrokerUnreachableError
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import control_messages
     from cordwood.remote.remote_cluster import RemoteCluster
-    from cordwood.remote.remote_operations import RemoteBroker
+    from cordwood.remote.remote_operations import RemoteBroker, RemoteMove
+
+CONTROLLERS_ANSWER_S: Final = 5.0  # for a look at the cluster; a change may take longer
+_NO_ANSWER: Final = "the controllers do not answer"
 
 
 class ClusterAccess:
@@ -42,24 +45,55 @@ class ClusterAccess:
         self._cluster.find_home()
         self._cluster.describe([])
 
-    def picture(self, *, with_kinds: bool = False) -> ClusterPicture:
+    def picture(self) -> ClusterPicture:
         """Brokers, partitions and controllers, as one of the brokers describes them now."""
-        operations = self.operations
-        brokers = operations.brokers()
-        partitions = self.partitions()
         quorum, problem = self._quorum()
+        return self._pictured(self.operations.moves(), quorum, problem, with_kinds=False)
+
+    def look(self) -> ClusterPicture:
+        """As `picture`, and with the kinds of brokers. Controllers that are away are a fact of it.
+
+        What only they know is asked with a short time-out; without them no partition moves.
+        """
+        from cordwood.remote.refusals import is_forbidden
+
+        moves: Mapping[tuple[str, int], RemoteMove] = {}
+        quorum: QuorumPicture | None = None
+        try:
+            moves = self.operations.moves(timeout_s=CONTROLLERS_ANSWER_S)
+        except BrokerError as error:
+            if not self.operations.has_controllers or is_forbidden(error):
+                raise
+            problem: str | None = f"{_NO_ANSWER} ({_why(error)})"
+        else:
+            quorum, problem = self._quorum(timeout_s=CONTROLLERS_ANSWER_S)
+        return self._pictured(moves, quorum, problem, with_kinds=True)
+
+    def _pictured(
+        self,
+        moves: "Mapping[tuple[str, int], RemoteMove]",
+        quorum: QuorumPicture | None,
+        problem: str | None,
+        *,
+        with_kinds: bool,
+    ) -> ClusterPicture:
+        brokers = self.operations.brokers()
         return ClusterPicture(
             cluster_id=self.cluster_id,
             brokers=tuple(self._broker(each, with_kind=with_kinds) for each in brokers),
-            partitions=tuple(partitions),
+            partitions=tuple(self._partitions(None, moves)),
             quorum=quorum,
             quorum_problem=problem,
         )
 
     def partitions(self, topics: Sequence[str] | None = None) -> list[PartitionPicture]:
         """All partitions, or those of `topics`, and how they move."""
+        return self._partitions(topics, self.operations.moves())
+
+    def _partitions(
+        self, topics: Sequence[str] | None, moves: "Mapping[tuple[str, int], RemoteMove]"
+    ) -> list[PartitionPicture]:
         found = self.operations.partitions(topics)
-        moves = self.operations.moves()
         least = self.operations.min_in_sync(each.topic for each in found)
         pictures = []
         for each in found:
@@ -105,15 +139,20 @@ class ClusterAccess:
             kind=self.operations.kind_of(each.node_id) if asks else None,
         )
 
-    def _quorum(self) -> tuple[QuorumPicture | None, str | None]:
+    def _quorum(self, *, timeout_s: float | None = None) -> tuple[QuorumPicture | None, str | None]:
         if not self.operations.has_controllers:
             return None, None
         try:
-            return _quorum_picture(self.operations.quorum()), None
+            return _quorum_picture(self.operations.quorum(timeout_s=timeout_s)), None
         except BrokerRefusedError as error:
             return None, f"the controllers cannot be described: {error}"
         except BrokerError as error:
-            return None, f"the controllers do not answer: {error}"
+            return None, f"{_NO_ANSWER} ({_why(error)})"
+
+
+def _why(error: BrokerError) -> str:
+    """Without the advice to look at the broker: that one answers."""
+    return error.reason if isinstance(error, BrokerUnreachableError) else str(error)
 
 
 def _quorum_picture(

@@ -4,6 +4,7 @@ Reading works next to a live writer, and on a directory that Kafka wrote. If no 
 store, this process makes a change itself; otherwise it sends a request to the owner's inbox.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -32,6 +33,7 @@ from cordwood.format.file_names import INTERNAL_TOPICS, check_topic_name
 from cordwood.format.small_files.partition_metadata import encode_topic_id
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.cluster_mark import CLUSTER_MARK
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import Offset
@@ -176,6 +178,7 @@ class DirectoryBackend:
         from cordwood.cli.at.owner_changes import refused
         from cordwood.library import request_change
 
+        refuse_member(self._paths)
         self.close()  # facts read before the change are outdated after it
         try:
             return request_change(self._paths[0], change, data_dirs=self._paths[1:])
@@ -235,6 +238,16 @@ class DirectoryBackend:
         self._ask(ForgetGroup(group=name))
 
 
+def refuse_member(paths: Sequence[str]) -> None:
+    """Raise `UsageError` for directories that a broker of a cluster writes."""
+    for path in paths:
+        if os.path.exists(os.path.join(path, CLUSTER_MARK)):
+            raise UsageError(
+                f"{path} belongs to a broker of a cluster: a change there would be on this replica "
+                "alone. Pass --at HOST:PORT of one of the brokers of the cluster"
+            )
+
+
 def _configured_defaults() -> TopicConfig:
     from cordwood.settings import load_settings
 
@@ -242,6 +255,14 @@ def _configured_defaults() -> TopicConfig:
 
 
 def _partition(topic: Topic[ReadOnlyLog], number: int) -> PartitionFacts:
+    if not topic.is_here(number) and not topic.has_partition(number):
+        return PartitionFacts(
+            partition=number,
+            start_offset=None,
+            end_offset=None,
+            size_bytes=None,
+            is_elsewhere=True,
+        )
     if not topic.has_partition(number):
         return PartitionFacts(
             partition=number,

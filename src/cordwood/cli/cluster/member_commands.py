@@ -18,7 +18,7 @@ from cordwood.cli.failures import UsageError
 from cordwood.cli.options import AtOption, DryRunOption, JsonOption, YesOption
 from cordwood.cli.readable_values import counted
 from cordwood.cli.render import Column, output_for
-from cordwood.cli.terminal import require_confirmation, say, warn
+from cordwood.cli.terminal import require_confirmation, say, shown_before_a_change, warn
 from cordwood.cluster.operating.cluster_picture import (
     BrokerPicture,
     ClusterPicture,
@@ -205,7 +205,8 @@ def _show_elections(partitions: Iterable[PartitionPicture], *, as_json: bool) ->
             Column(name="preferred", is_number=True),
             Column(name="in sync", field="in_sync"),
         )
-        output_for(as_json=as_json).table(columns, rows)
+        with shown_before_a_change():
+            output_for(as_json=as_json).table(columns, rows)
     else:
         say("nothing to do: every leader is the one it should be")
 

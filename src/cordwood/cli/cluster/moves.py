@@ -11,7 +11,7 @@ import typer
 from cordwood.cli.at.cluster_access import ClusterAccess
 from cordwood.cli.readable_values import counted, shown_bytes
 from cordwood.cli.render import Column, Row, output_for, progress_bar
-from cordwood.cli.terminal import say, warn
+from cordwood.cli.terminal import say, shown_before_a_change, warn
 from cordwood.cluster.operating.cluster_picture import ClusterPicture, PartitionPicture, Place
 from cordwood.cluster.operating.reassignment import PlannedMove
 from cordwood.errors import BrokerError, BrokerRefusedError, ConfigError, LogError
@@ -37,7 +37,7 @@ TimeoutOption = Annotated[
 
 
 def show_moves(moves: Sequence[PlannedMove], *, as_json: bool) -> None:
-    """Print the plan, and what it costs."""
+    """Print the plan, and what it costs. A reader that has ended does not stop the moves."""
     rows: list[Row] = [
         {
             "name": str(move.place),
@@ -52,7 +52,8 @@ def show_moves(moves: Sequence[PlannedMove], *, as_json: bool) -> None:
         for move in moves
     ]
     if rows or as_json:
-        output_for(as_json=as_json).table(_MOVE_COLUMNS, rows)
+        with shown_before_a_change():
+            output_for(as_json=as_json).table(_MOVE_COLUMNS, rows)
     if not as_json:
         say(summary(moves))
 

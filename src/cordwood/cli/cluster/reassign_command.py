@@ -133,7 +133,10 @@ def _planned(access: ClusterAccess, picture: ClusterPicture, path: str) -> list[
         text = file.read(PLAN_BYTES_MAX + 1)
     if len(text) > PLAN_BYTES_MAX:
         raise ConfigError("--plan", path, f"has more than {PLAN_BYTES_MAX} bytes")
-    wanted = parse_plan(text)
+    try:
+        wanted = parse_plan(text)
+    except ConfigError as error:
+        raise ConfigError("--plan", path, f"{error.value!r} in it {error.reason}") from error
     _check_exist(wanted, picture.partitions)
     checked_brokers(
         picture, "--plan", sorted({node for replicas in wanted.values() for node in replicas})
@@ -163,6 +166,11 @@ def _save(path: str, moves: list[PlannedMove]) -> None:
 
 
 def _cancel(access: ClusterAccess, topics: list[str] | None, *, dry_run: bool) -> None:
+    if topics:
+        known = {each.topic for each in access.operations.partitions()}
+        for topic in topics:
+            if topic not in known:
+                raise UnknownTopicError(topic, known=known)
     moving = [place for place in access.operations.moves() if topics is None or place[0] in topics]
     if not moving:
         say("nothing is under way")

@@ -1,4 +1,4 @@
-"""``cordwood cluster rebuild``: fetches a replica anew from its leader."""
+"""``cordwood cluster rebuild``: fetches a replica again from its leader."""
 
 import re
 import time
@@ -45,11 +45,11 @@ def rebuild(
     timeout_s: TimeoutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fetch a replica of a Cordwood broker anew from its leader, beside its old files.
+    """Fetch a replica of a Cordwood broker again from its leader, beside its old files.
 
     For a replica that `cordwood verify` finds damaged, or that stopped because its leader has
     other records; `cordwood_stopped_replicas` counts those and the log of the broker says why. A
-    replica that is damaged when its broker starts is fetched anew by itself. The old files stay
+    replica that is damaged when its broker starts is fetched again by itself. The old files stay
     until the new ones are complete. What only this replica has is lost then.
 
     \b

@@ -9,8 +9,8 @@ import typer
 from cordwood.cli.failures import UsageError
 from cordwood.cli.options import AtOption, DryRunOption, JsonOption
 from cordwood.cli.render import Column, output_for
-from cordwood.cli.terminal import say
-from cordwood.errors import LogError
+from cordwood.cli.terminal import say, warn
+from cordwood.errors import ConfigError, LogError
 
 _DIRECTORY_COLUMNS: Final = (
     Column(name="directory", is_whole=True),
@@ -61,11 +61,15 @@ def join(
     from cordwood.cli.at.cluster_access import open_cluster
     from cordwood.clock import SystemClock
     from cordwood.cluster.operating.joining import checked_features, checked_node_id
+    from cordwood.log.store.cluster_mark import mark_cluster_directories
     from cordwood.log.topics.directory_format import check_directories, format_directories
     from cordwood.storage.files import RealFileSystem
 
     paths = [os.path.abspath(path) for path in dict.fromkeys(directories)]
     fs = RealFileSystem()
+    for path in paths:
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise ConfigError("--dir", path, "is a file; give a directory, which may be new")
     with open_cluster(at) as access:
         if not access.operations.has_controllers:
             raise LogError(
@@ -83,6 +87,7 @@ def join(
     controllers = ",".join(each.address for each in quorum.voters if each.address is not None)
     if not dry_run:
         format_directories(fs, paths, node_id=node_id, cluster_id=cluster_id, clock=SystemClock())
+        mark_cluster_directories(fs, paths)
     keys = {
         "process.roles": "broker",
         "node.id": str(node_id),
@@ -111,6 +116,10 @@ def join(
     verb = "would be formatted" if dry_run else "is formatted"
     say(f"{', '.join(paths)} {verb} for node {node_id} of cluster {cluster_id}. Start it with:")
     print(command)
+    say(
+        "Add listeners for other machines, and the keys of TLS and users if this cluster has them: "
+        "those of its other brokers serve."
+    )
 
 
 def format_broker(
@@ -134,6 +143,7 @@ def format_broker(
     from cordwood.clock import SystemClock
     from cordwood.cluster.control.controller_setup import check_cluster_id
     from cordwood.format.small_files.partition_metadata import encode_topic_id
+    from cordwood.log.store.cluster_mark import mark_cluster_directories
     from cordwood.log.topics.directory_format import format_directories
     from cordwood.storage.files import RealFileSystem
 
@@ -143,13 +153,16 @@ def format_broker(
             "(`cordwood cluster controllers` shows it, and so does cluster.id in their "
             "meta.properties)"
         )
+    fs = RealFileSystem()
+    paths = [os.path.abspath(path) for path in dict.fromkeys(directories)]
     formatted = format_directories(
-        RealFileSystem(),
-        [os.path.abspath(path) for path in dict.fromkeys(directories)],
+        fs,
+        paths,
         node_id=node_id,
         cluster_id=check_cluster_id(cluster_id),
         clock=SystemClock(),
     )
+    mark_cluster_directories(fs, paths)
     rows = [
         {
             "directory": each.path,
@@ -198,6 +211,11 @@ def set_up_controllers(
         cluster_id=cluster_id or encode_topic_id(new_topic_id()),
         nodes=tuple(ControllerNode.parse(text) for text in controllers),
     )
+    if len(setup.nodes) % 2 == 0:
+        warn(
+            f"{len(setup.nodes)} controllers survive no more failures than {len(setup.nodes) - 1}; "
+            "take one, three or five"
+        )
     rows = []
     for node in setup.nodes:
         name = f"controller-{node.node_id}.properties"

@@ -89,7 +89,7 @@ def status(
 
 
 def _show_once(access: ClusterAccess, *, as_json: bool, is_watching: bool) -> bool:
-    picture = access.picture(with_kinds=True)
+    picture = access.look()
     health = health_of(picture)
     if as_json:
         output_for(as_json=True).facts((), described(picture, health))

@@ -14,14 +14,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from cordwood.cli.at.target import DirectoryTarget, parse_target
-from cordwood.cli.completion import completion_of
 from cordwood.cli.failures import UsageError
-from cordwood.cli.options import ConfigFileOption, SetOption
 from cordwood.cli.signals import StopSignals
 from cordwood.errors import ConfigError, CordwoodError
 
@@ -32,131 +28,32 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+CONSOLE_PORT: Final = 9480
 _GARBAGE_OBJECTS: Final = 20_000  # more than a hundred connections with requests have
 _SWITCH_INTERVAL_S: Final = 0.0005
 
-DirectoriesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--dir",
-        "--at",
-        metavar="DIR",
-        help="Data directory, created if missing; with several, partitions are spread over "
-        "them. Default: ./data. [log.dirs]",
-    ),
-]
-HostOption = Annotated[
-    str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1. [host]")
-]
-PortOption = Annotated[
-    int | None, typer.Option(help="Port to listen on, 0 for any. Default: 9092. [port]")
-]
-AdvertisedHostOption = Annotated[
-    str | None,
-    typer.Option(help="Host that clients connect to. Default: --host. [advertised.host]"),
-]
-AdvertisedPortOption = Annotated[
-    int | None,
-    typer.Option(help="Port that clients connect to. Default: --port. [advertised.port]"),
-]
-DurabilityOption = Annotated[
-    str | None,
-    typer.Option(
-        autocompletion=completion_of("disk", "os"),
-        help="When appends are acknowledged: disk (default) or os. [log.durability]",
-    ),
-]
-MetricsPortOption = Annotated[
-    int | None,
-    typer.Option(
-        help="Port for /metrics, /healthz and /readyz. Default: not served. [metrics.port]"
-    ),
-]
-OtelEndpointOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help="Send metrics to this OpenTelemetry collector, such as http://localhost:4318. "
-        "[otel.endpoint]",
-    ),
-]
-ConsoleOption = Annotated[
-    bool,
-    typer.Option("--console", help="Serve the console, too, in a process of its own."),
-]
-ConsolePortOption = Annotated[
-    int, typer.Option(metavar="PORT", help="Port of the console, on this machine only.")
-]
-ProcessesOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="Serve with N processes, to use more processors. Each has the ports of the broker, "
-        "plus its number. Default: one process, without a supervisor.",
-    ),
-]
-SecureOption = Annotated[
-    bool,
-    typer.Option(
-        "--secure",
-        help="Set up TLS, a user admin and access rules, if that is not done yet, and say how to "
-        "connect.",
-    ),
-]
-InsecureOption = Annotated[
-    bool,
-    typer.Option(
-        "--insecure",
-        help="Let clients of other machines in without authentication. "
-        "[insecure.listeners.allowed]",
-    ),
-]
-LogFormatOption = Annotated[
-    str | None,
-    typer.Option(
-        autocompletion=completion_of("text", "json"),
-        help="Log format: text or json. [logger.format]",
-    ),
-]
-LogLevelOption = Annotated[
-    str | None,
-    typer.Option(
-        autocompletion=completion_of("debug", "info", "warning", "error"),
-        help="Log level: debug, info, warning or error. [logger.level]",
-    ),
-]
 
-
-def serve(
+def run_serve(
     *,
-    directories: DirectoriesOption = None,
-    host: HostOption = None,
-    port: PortOption = None,
-    advertised_host: AdvertisedHostOption = None,
-    advertised_port: AdvertisedPortOption = None,
-    durability: DurabilityOption = None,
-    metrics_port: MetricsPortOption = None,
-    processes: ProcessesOption = None,
-    otel_endpoint: OtelEndpointOption = None,
-    console: ConsoleOption = False,
-    console_port: ConsolePortOption = 9480,
-    secure: SecureOption = False,
-    insecure: InsecureOption = False,
-    config_file: ConfigFileOption = None,
-    assignments: SetOption = None,
-    log_format: LogFormatOption = None,
-    log_level: LogLevelOption = None,
+    directories: Sequence[str] | None = None,
+    host: str | None = None,
+    port: int | None = None,
+    advertised_host: str | None = None,
+    advertised_port: int | None = None,
+    durability: str | None = None,
+    metrics_port: int | None = None,
+    processes: int | None = None,
+    otel_endpoint: str | None = None,
+    console: bool = False,
+    console_port: int = CONSOLE_PORT,
+    secure: bool = False,
+    insecure: bool = False,
+    config_file: str | os.PathLike[str] | None = None,
+    assignments: Sequence[str] | None = None,
+    log_format: str | None = None,
+    log_level: str | None = None,
 ) -> None:
-    """Serve a data directory to Kafka clients.
-
-    \b
-    Examples:
-      cordwood serve
-      cordwood serve --secure --at /srv/data --host 0.0.0.0 --advertised-host log.example.org
-      cordwood serve --console
-      cordwood serve --durability os --set log.retention.ms=7d --metrics-port 9600
-      cordwood serve --processes 4
-    """
+    """Serve as the options say, until a signal comes; None: an option was not given."""
     from cordwood.settings import load_settings
 
     flags = _flags(
@@ -249,10 +146,10 @@ def run_broker(
     _raise_open_files_limit()
     cluster = settings.cluster
     if cluster.is_member:
-        from cordwood.broker.cluster.cluster_joining import check_directories, check_security
+        from cordwood.broker.cluster.cluster_joining import check_archive, check_directories
 
         check_directories(settings.store.log_dirs)
-        check_security(settings.security)
+        check_archive(settings.topic_defaults)
     role = AMONG_OTHERS if cluster.is_member else SOLE_REPLICA
     store = settings.store.open(settings.topic_defaults, role=role)
     failures: list[CordwoodError] = []
@@ -389,8 +286,11 @@ def _settle() -> None:
     Loaded modules stay loaded, so the garbage collector need not walk through them again. Requests
     are freed without it once they are answered; it only finds reference cycles, so it may run
     rarely. A short switch interval lets the event loops interrupt background threads sooner.
+
+    Only young objects are searched for garbage before: a search of all of them would delay the
+    first answer by 10 ms, and the searches during the start left hardly anything to find.
     """
-    gc.collect()
+    gc.collect(1)
     gc.freeze()
     gc.set_threshold(_GARBAGE_OBJECTS)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)

@@ -52,7 +52,9 @@ _PARTITION_COLUMNS: Final = (
     Column(name="end_offset", is_number=True),
     Column(name="records", is_number=True),
     Column(name="bytes", show=shown_bytes, is_number=True),
-    "problem",
+)
+_ELSEWHERE_COLUMN: Final = Column(
+    name="where", field="is_elsewhere", show=lambda is_it: "another broker" if is_it else "here"
 )
 _CONFIG_COLUMNS: Final = (Column(name="key", is_whole=True), "value", "source")
 _TRIM_COLUMNS: Final = (
@@ -139,7 +141,12 @@ def describe_topic(
     output.facts(_TOPIC_COLUMNS, _with_shown_records(row))
     typer.echo()
     has_problems = any(partition["problem"] for partition in partitions)
-    columns = _PARTITION_COLUMNS if has_problems else _PARTITION_COLUMNS[:-1]
+    has_others = any(partition["is_elsewhere"] for partition in partitions)
+    columns = (
+        *_PARTITION_COLUMNS,
+        *((_ELSEWHERE_COLUMN,) if has_others else ()),
+        *(("problem",) if has_problems else ()),
+    )
     output.table(columns, [_with_shown_records(partition) for partition in partitions])
     if all_keys:
         typer.echo()
@@ -183,6 +190,7 @@ def _partition_row(partition: "PartitionFacts", is_record_bound: bool) -> Row:
         "records": partition.record_count,
         "is_record_bound": is_record_bound,
         "bytes": partition.size_bytes,
+        "is_elsewhere": partition.is_elsewhere,
         "problem": partition.problem,
     }
 

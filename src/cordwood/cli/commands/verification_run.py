@@ -112,6 +112,7 @@ class StoreVerification:
         """Problems of missing data: a damaged catalog, or partitions it names without files.
 
         Without a catalog nothing is missing: other Kafka brokers may hold the other partitions.
+        Nor are partitions of which other brokers of the cluster have the replicas.
         """
         try:
             catalog = read_catalog(self._fs, self._paths)
@@ -121,8 +122,10 @@ class StoreVerification:
         if catalog is None:
             return
         for topic in self._topics:
+            entry = catalog.topics.get(topic.name)
             for number in range(topic.partition_count):
-                if not topic.has_partition(number):
+                is_elsewhere = entry is not None and not entry.is_here(number)
+                if not topic.has_partition(number) and not is_elsewhere:
                     yield SegmentProblem(
                         file=f"{topic.name}-{number}",
                         reason="its files are missing from the data directories",

@@ -14,7 +14,9 @@ from cordwood.cli.doctor.findings import Finding, Verdict
 _AREA: Final = "software"
 PYTHON_MIN: Final = (3, 11)
 KERNELS: Final = (
+    "cordwood.broker.net.row_transfers",
     "cordwood.console.finding.json_paths",
+    "cordwood.format.batch_placing",
     "cordwood.format.batch_scan",
     "cordwood.format.column_kernels",
     "cordwood.format.key_hashes",
@@ -23,7 +25,9 @@ KERNELS: Final = (
     "cordwood.format.record_table",
     "cordwood.log.compaction.key_map",
     "cordwood.log.compaction.record_filter",
+    "cordwood.protocol.sole_fetch",
     "cordwood.protocol.sole_produce",
+    "cordwood.spark.decoding.json_fit",
 )
 _SOURCE_SUFFIX: Final = ".py"
 _CODECS: Final = (("snappy", "cramjam"), ("lz4", "lz4"), ("zstd", "zstandard"))

@@ -1,8 +1,9 @@
 """What retention, compaction and the archive will do, and what they did lately."""
 
+from heapq import nlargest
 from typing import Final
 
-from cordwood.console.facts.cluster_facts import Place
+from cordwood.console.facts.cluster_facts import PartitionFacts, Place
 from cordwood.console.facts.events import COMPACTION, RETENTION, Event
 from cordwood.console.pages.page import PageRequest
 from cordwood.console.pages.segment_pages import survey_of
@@ -11,7 +12,9 @@ from cordwood.errors import CordwoodError
 from cordwood.log.reading.archived_segments import ArchiveStatus
 from cordwood.value_class import dataclass
 
-_PLANNED_MAX: Final = 300  # partitions that are planned for one page
+# Partitions that are planned for one page, of all topics and of one: each plan reads a directory.
+_PLANNED_MAX: Final = 50
+_PLANNED_OF_TOPIC_MAX: Final = 300
 _EVENTS_SHOWN: Final = 50
 
 
@@ -59,14 +62,15 @@ _COLUMNS: Final[tuple[Column[UpkeepRow], ...]] = (
 def show_upkeep(request: PageRequest) -> UpkeepView:
     survey_of(request)
     wanted = request.text("topic")
-    places: list[Place] = [
-        (name, facts.partition)
-        for name, topic in sorted(request.snapshot.topics.items())
+    partitions = [
+        facts
+        for name, topic in request.snapshot.topics.items()
         if (not topic.is_internal or wanted == name) and (not wanted or name == wanted)
         for facts in topic.partitions
     ]
     by_topic: dict[str, list[int]] = {}
-    for name, number in places[:_PLANNED_MAX]:
+    most = _PLANNED_OF_TOPIC_MAX if wanted else _PLANNED_MAX
+    for name, number in sorted(_largest(partitions, most)):
         by_topic.setdefault(name, []).append(number)
     rows: list[UpkeepRow] = []
     for name, numbers in by_topic.items():
@@ -80,14 +84,20 @@ def show_upkeep(request: PageRequest) -> UpkeepView:
     history = [event for event in events if event.kind in {RETENTION, COMPACTION}]
     return UpkeepView(
         table=table_page(rows, _COLUMNS, state, text=lambda row: f"{row.topic}-{row.partition}"),
-        planned=min(len(places), _PLANNED_MAX),
-        total=len(places),
+        planned=min(len(partitions), most),
+        total=len(partitions),
         topic=wanted,
         archives=archives,
         archive_problem=problem,
         events=tuple(reversed(history[-_EVENTS_SHOWN:])),
         watched_since_ms=request.console.started_ms,
     )
+
+
+def _largest(partitions: list[PartitionFacts], most: int) -> list[Place]:
+    """Those in which upkeep has most to do."""
+    found = nlargest(most, partitions, key=lambda f: (f.segment_count or 0, f.size_bytes or 0))
+    return [(facts.topic, facts.partition) for facts in found]
 
 
 def _rows(request: PageRequest, topic: str, numbers: list[int]) -> list[UpkeepRow]:

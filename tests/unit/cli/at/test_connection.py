@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from cordwood.cli.app import COMMANDS
 from cordwood.cli.at.connection import AtText, ConnectionOptions
 from cordwood.cli.at.target import BrokerTarget, parse_target
+from cordwood.cli.command_list import COMMANDS
 from cordwood.cli.command_tree import CommandsOnDemand
 from cordwood.cli.habits import CONNECTION, in_group, in_root
 from cordwood.errors import ConfigError

@@ -68,6 +68,7 @@ def test_one_broker_has_nowhere_to_move_to(cli: CommandLine, broker: cordwood.Br
         (["reassign", "--to", "1,1", "--topic", "orders"], "names a broker twice"),
         (["reassign", "--to", "77", "--topic", "orders"], "is not a broker of this cluster"),
         (["reassign", "--plan", "nowhere.json"], "nowhere.json: No such file"),
+        (["reassign", "--cancel", "--topic", "bills"], "no topic named 'bills'"),
         (["drain", "77"], "is not a broker of this cluster"),
         (["elect", "--unclean"], "--unclean needs --topic"),
         (["rebuild", "orders", "--broker", "1"], "must be a topic and a partition"),
@@ -106,3 +107,24 @@ def test_a_directory_is_not_a_cluster(cli: CommandLine, tmp_path: Path) -> None:
 
     assert ran.code == 2
     assert "a cluster is reached through a broker" in ran.err
+
+
+@pytest.mark.parametrize(("count", "is_odd"), [(1, True), (2, False), (3, True)])
+def test_an_even_number_of_controllers_is_warned_of(
+    cli: CommandLine, *, count: int, is_odd: bool
+) -> None:
+    ran = cli.ok("cluster", "controllers", *(f"{number}@a{number}:9093" for number in range(count)))
+
+    assert ("survive no more failures" in ran.err) != is_odd
+
+
+def test_a_plan_that_cannot_be_read_is_named_by_its_file(
+    cli: CommandLine, broker: cordwood.Broker
+) -> None:
+    Path("plan.json").write_text("{\n")
+
+    said = cli("cluster", "reassign", "--plan", "plan.json")
+
+    assert said.code != 0
+    assert "--plan = plan.json: " in said.err
+    assert "is not JSON" in said.err

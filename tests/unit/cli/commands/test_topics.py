@@ -30,6 +30,7 @@ def test_a_topic_is_created_listed_and_described(on_target: CommandLine) -> None
                 "records": 0,
                 "is_record_bound": False,
                 "bytes": 0,
+                "is_elsewhere": False,
                 "problem": None,
             }
             for number in range(3)
@@ -289,7 +290,7 @@ def test_names_are_completed_from_the_catalog(cli: CommandLine, tmp_path: Path) 
     from typer import Context
     from typer.main import get_command
 
-    from cordwood.cli.app import app
+    from cordwood.cli.command_list import app
     from cordwood.cli.completion import complete_topic
 
     cli.ok("topics", "create", "orders", "offers", "payments")

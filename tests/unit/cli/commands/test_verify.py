@@ -2,13 +2,18 @@
 
 import threading
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 import cordwood
 from cordwood.cli.commands.verify import problem_line
 from cordwood.clock import SystemClock
+from cordwood.library import open_writer
 from cordwood.log.inspection.segment_check import SegmentProblem
+from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.topics.topic_hosting import HostedTopic
 from fakes.command_line import CommandLine, CommandTarget
 
 CONFIG = {"segment.records": 20, "durability": "os", "index.interval.bytes": 100}
@@ -173,3 +178,19 @@ def test_a_problem_is_one_line() -> None:
     assert line(position=5) == "f: byte 5: bad"
     assert line(position=5, offset=7) == "f: byte 5, offset 7: bad"
     assert line(offset=7, next_offset=9) == "f: offsets 7 to 8: bad"
+
+
+def test_partitions_that_other_brokers_have_are_not_missing(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "data")
+    with open_writer([path], defaults=TopicConfig(), role=AMONG_OTHERS) as store:
+        store.hosting.host(
+            HostedTopic(
+                name="orders", topic_id=UUID(int=7), partitions=3, here=frozenset({1}), config={}
+            )
+        )
+
+    [summary] = cli.ok("verify", "--at", path, "--json").objects
+
+    assert (summary["result"], summary["problems"]) == ("sound", 0)
