@@ -34,6 +34,7 @@ SUITES = (
     "growth",
     "broker",
     "hostile",
+    "console",
     "security",
     "transactions",
     "cluster",

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.measure import Context, Row, RowMaker
+from bench.pinning import CORES
 
 _CPU_LIMIT: Final = Path("/sys/fs/cgroup/cpu.max")
 # Arguments: the core, and the parent process; it ends with its parent.
@@ -31,8 +32,6 @@ os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 while os.getppid() == parent:
     sum(range(100_000))
 """
-# All cores, before this process is pinned to one of them. See `pinning`.
-_CORES: Final = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 def kept_awake(make: RowMaker) -> RowMaker:
@@ -55,7 +54,7 @@ def cores_kept_awake() -> Iterator[bool]:
         return
     spinners = [
         subprocess.Popen([sys.executable, "-S", "-c", _SPINNER, str(core), str(os.getpid())])
-        for core in _CORES
+        for core in CORES
     ]
     try:
         yield True

@@ -22,7 +22,6 @@ class _Client:
     work: Workload  # the share of the topic's records that it reads
     note: str
     is_slow_to_start: bool = False
-    has_cpu: bool = False
 
 
 def consume_rows(context: Context, stage: Stage, value_size: int) -> list[Row]:
@@ -46,7 +45,6 @@ def _clients(context: Context, stage: Stage, work: Workload) -> Iterator[_Client
         consume=wire_consume,
         work=work,
         note=f"one connection, Fetch of {FETCH_BYTES // MIB} MiB, batches of 256 KiB",
-        has_cpu=True,
     )
     small = work.value_size < KIB
     fewer = workload(context, work.value_size, full_mib=256 if small else 1024, quick_mib=32)
@@ -97,4 +95,4 @@ def _rows(
         ratio=CONSUME_RATIO,
         note=stage.note(note, "Kafka"),
     )
-    return [row, *(cpu_rows(title, OS, loads) if client.has_cpu else [])]
+    return [row, *cpu_rows(title, OS, loads)]

@@ -22,7 +22,7 @@ from bench.wire_load import closed_loop, closed_loop_over, produce_acknowledgeme
 from cordwood.quantities import KIB
 
 KAFKA_RATIO = 5.0
-REDIS_RATIO = 1.0
+REDIS_RATIO = 1.2
 
 _CONNECTIONS: Final = 50
 _VALUE_BYTES: Final = KIB

@@ -1,7 +1,7 @@
 """The start time of a server, and its memory when idle and after load."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -18,7 +18,7 @@ from bench.broker_servers import (
 )
 from bench.broker_stage import CORDWOOD, Stage, figure_row
 from bench.kafka_wire import produce_error, produce_frames
-from bench.measure import Context, Row, measure_in_turns
+from bench.measure import Context, Row, Target, measure_in_turns
 from bench.peer_process import ServerFailedError
 from bench.process_tree import tree_resident_mb
 from bench.wire_load import ask
@@ -27,6 +27,7 @@ from cordwood.quantities import KIB
 
 START_RATIO = 5.0
 IDLE_MEMORY_RATIO = 3.0
+LOADED_MB_MAX = 45.0
 
 _TOPICS: Final = 10
 _START_TIMEOUT_S: Final = 60.0
@@ -101,7 +102,8 @@ def memory_after_load_rows(context: Context, stage: Stage) -> list[Row]:
             return []
         memory[server.label(OS)] = [used_mb]
     note = f"resident size after {work.value_bytes // 10**6:,} MB more were produced and consumed"
-    return [figure_row("memory after load", OS, "MB", memory, is_lower_better=True, note=note)]
+    row = figure_row("memory after load", OS, "MB", memory, is_lower_better=True, note=note)
+    return [replace(row, target=Target(bound=LOADED_MB_MAX))]
 
 
 def _prepare(server: BrokerServer) -> None:

@@ -42,9 +42,7 @@ def wire_produce_rows(context: Context, stage: Stage, value_size: int) -> list[R
         title = f"produce {size_name(value_size)}, wire, batches of {batch_bytes // KIB} KiB"
         note = f"one connection, five requests in flight; {work.records:,} records"
         null = partial(_null_load, stage.null_port(context), work, batch_bytes)
-        rows += _rows(
-            context, stage, title, work, produce, note=note, peers={NULL: null}, has_cpu=True
-        )
+        rows += _rows(context, stage, title, work, produce, note=note, peers={NULL: null})
     return rows
 
 
@@ -95,7 +93,6 @@ def _rows(
     *,
     note: str,
     peers: Mapping[str, Callable[[], Load]] | None = None,
-    has_cpu: bool = False,
     is_slow_to_start: bool = False,
 ) -> Iterator[Row]:
     def load(server: BrokerServer) -> Load:
@@ -123,5 +120,4 @@ def _rows(
         ratio=PRODUCE_RATIO,
         note=stage.note(note + ("; one run" if is_single else ""), "Kafka"),
     )
-    if has_cpu:
-        yield from cpu_rows(title, OS, loads)
+    yield from cpu_rows(title, OS, loads)

@@ -5,6 +5,10 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
+
+# Those of this process before it is pinned to one of them: a second stage pins servers, too.
+CORES: Final = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,10 +24,9 @@ class Cores:
 
 def choose_cores() -> Cores | None:
     """The first two cores of this process; None if it has fewer, or cannot choose."""
-    if not hasattr(os, "sched_getaffinity") or shutil.which("taskset") is None:
+    if len(CORES) < 2 or shutil.which("taskset") is None:
         return None
-    usable = sorted(os.sched_getaffinity(0))
-    return Cores(server=usable[0], client=usable[1]) if len(usable) > 1 else None
+    return Cores(server=CORES[0], client=CORES[1])
 
 
 @contextmanager

@@ -16,8 +16,11 @@ from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import KIB
 
 _CLEANER: Final = "the store's cleaner, 1 thread"
+_OF_CLEANER: Final = 0.5
 _COPY: Final = "Parquet to Parquet by Spark"
+_OF_COPY: Final = 0.8
 _JOB_COMPRESSION: Final = "zstd"  # the files that the export writes
+_JOB_LEVEL: Final = "1"  # Arrow's default
 
 
 def compact_rows(context: Context, stage: SparkStage) -> list[Row]:
@@ -45,6 +48,7 @@ def compact_rows(context: Context, stage: SparkStage) -> list[Row]:
             "MB/s",
             {name: [log.size_bytes / s / 1e6 for s in each] for name, each in seconds.items()},
             judge=_CLEANER,
+            ratio=_OF_CLEANER,
             note=f"{describe(log)}, nine records of ten superseded; rate of input",
         )
     ]
@@ -67,7 +71,9 @@ def export_rows(context: Context, stage: SparkStage) -> list[Row]:
             "k rows/s",
             {name: [log.shape.rows / s / 1e3 for s in each] for name, each in seconds.items()},
             judge=_COPY,
-            note=f"{describe(log)}; {_JOB_COMPRESSION}, offsets committed with the rows",
+            ratio=_OF_COPY,
+            note=f"{describe(log)}; {_JOB_COMPRESSION}, level {_JOB_LEVEL}; offsets committed with "
+            "the rows",
         )
     ]
 
@@ -113,7 +119,7 @@ def copied_log(context: Context, log: SparkLog) -> Path:
 
 def _exported(context: Context, stage: SparkStage, log: SparkLog) -> float:
     from cordwood.spark.jobs.export import ExportOptions, run_export
-    from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat
+    from cordwood.spark.tables.lake_target import LakeTarget, TableFormat
 
     path = fresh_path(context.directory, "export")
     target = LakeTarget(format=TableFormat.PARQUET, table=str(path))
@@ -128,6 +134,7 @@ def _copied_table(context: Context, stage: SparkStage, table: Path) -> float:
     path = fresh_path(context.directory, "export")
     rows = parquet_frame(stage.spark(context), table)
     writer = rows.write.option("compression", _JOB_COMPRESSION)
+    writer = writer.option("parquet.compression.codec.zstd.level", _JOB_LEVEL)
     seconds = seconds_of(lambda: writer.parquet(str(path)))
     shutil.rmtree(path)
     return seconds

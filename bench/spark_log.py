@@ -91,15 +91,18 @@ class SparkLog:
                     yield batch
 
 
-def write_log(directory: Path, shape: LogShape) -> SparkLog:
-    """Write a log of that shape. Its day ends now, so that no retention deletes it."""
+def write_log(directory: Path, shape: LogShape, values: "pa.Array[Any] | None" = None) -> SparkLog:
+    """Write a log of that shape. Its day ends now, so that no retention deletes it.
+
+    Its values are slices of `values`, which must be more than `chunk_rows`; without, random bytes.
+    """
     path = fresh_path(directory, f"log-{shape.name or shape.value_size}")
     first_ms = time.time_ns() // 10**6 - DAY_MS
     config = {**OS, "segment.bytes": str(_SEGMENT_BYTES), "retention.ms": "-1", **shape.config}
     with Store([str(path)], StoreSetup(fs=UnsyncedFileSystem(), has_housekeeping=False)) as store:
         topic = store.create_topic(TOPIC, partitions=PARTITIONS, config=config)
         logs = [_log_of(topic.partition(number)) for number in range(PARTITIONS)]
-        _fill(logs, shape, first_ms)
+        _fill(logs, shape, first_ms, _pool(shape.value_size) if values is None else values)
         for log in logs:
             log.roll()  # only sealed segments are compacted or indexed
         size_bytes = sum(log.size_bytes for log in logs)
@@ -120,8 +123,9 @@ def _log_of(partition: object) -> PartitionLog:
     return partition
 
 
-def _fill(logs: list[PartitionLog], shape: LogShape, first_ms: int) -> None:
-    values = _pool(shape.value_size)
+def _fill(
+    logs: list[PartitionLog], shape: LogShape, first_ms: int, values: "pa.Array[Any]"
+) -> None:
     style = BatchStyle(bytes_max=MIB)
     encoders = [ColumnBatches(partial(_append, log)) for log in logs]
     for partition, first, end in shape.chunks():

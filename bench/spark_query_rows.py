@@ -4,18 +4,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.broker_stage import figure_row
-from bench.measure import Context, Row, measure_in_turns
+from bench.measure import Context, Row
 from bench.spark_log import SparkLog
 from bench.spark_scan_rows import WINDOW_PART, describe, shape_of
 from bench.spark_stage import (
     CORDWOOD,
     KAFKA,
     PARQUET,
+    WARMED,
     Frames,
     Query,
     SparkStage,
     cordwood_reader,
     kafka_reader,
+    measure_warm,
     parquet_frame,
     seconds_by_name,
     subjects,
@@ -58,7 +60,7 @@ def query_rows(context: Context, stage: SparkStage) -> list[Row]:
         }
         rows = []
         for title, (frames, query, note) in queries.items():
-            taken = measure_in_turns(subjects(frames, query), runs=context.runs)
+            taken = measure_warm(subjects(frames, query), runs=context.runs)
             rows.append(
                 figure_row(
                     f"{title}, 100 B values",
@@ -67,7 +69,7 @@ def query_rows(context: Context, stage: SparkStage) -> list[Row]:
                     seconds_by_name(taken),
                     judge=PARQUET,
                     is_lower_better=True,
-                    note=stage.note(f"{about}; {note}"),
+                    note=stage.note(f"{about}; {note}; {WARMED}"),
                 )
             )
     return rows

@@ -8,6 +8,7 @@ import gc
 import os
 import shutil
 import subprocess
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,9 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import cordwood.spark
-from bench.broker_servers import ROOT, BrokerServer, KafkaServer, find_kafka, running
+from bench.broker_servers import (
+    ROOT,
+    BrokerServer,
+    CordwoodServer,
+    KafkaServer,
+    find_kafka,
+    running,
+)
 from bench.broker_stage import figure_row
-from bench.measure import Context, Row, seconds_of
+from bench.measure import Context, Row, measure_in_turns, seconds_of
 from bench.process_tree import descendants_cpu_seconds
 from bench.spark_kafka_feed import feed_topic
 from bench.spark_log import LogShape, SparkLog, write_log
@@ -33,6 +41,10 @@ if TYPE_CHECKING:
 CORDWOOD: Final = "Cordwood"
 PARQUET: Final = "Parquet"
 KAFKA: Final = "Spark's Kafka source"
+
+WARM_UPS: Final = 12
+WARM_UP_S: Final = 3.0
+WARMED: Final = f"after {WARM_UPS} warm-ups or {WARM_UP_S:.0f} s of them"
 
 _CORES: Final = 2
 _DRIVER_MEMORY: Final = "3g"
@@ -127,6 +139,23 @@ class SparkStage:
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
+    @contextmanager
+    def brokers(self, context: Context) -> Iterator[list[BrokerServer]]:
+        """Our broker and Kafka, both running; none if Kafka or Spark's source for it is missing."""
+        if self._kafka is None:
+            yield []
+            return
+        homes = [fresh_path(context.directory, name) for name in ("broker", "kafka")]
+        for home in homes:
+            home.mkdir(parents=True, exist_ok=True)
+        servers: list[BrokerServer] = [CordwoodServer(homes[0]), KafkaServer(self._kafka, homes[1])]
+        try:
+            with running(servers[0]), running(servers[1]):
+                yield servers
+        finally:
+            for home in homes:
+                shutil.rmtree(home, ignore_errors=True)
+
     def note(self, text: str) -> str:
         return f"{text}; Kafka skipped: {self.kafka_absence}" if self.kafka_absence else text
 
@@ -163,10 +192,38 @@ def subjects(frames: Frames, query: Query) -> dict[str, Callable[[], Taken]]:
     return {name: partial(_ask, make, query) for name, make in frames.items() if make is not None}
 
 
-def _ask(make: Callable[[], "DataFrame"], query: Query) -> Taken:
+def timed(
+    calls: Mapping[str, Callable[[], object] | None],
+) -> dict[str, Callable[[], Taken]]:
+    """Each call as a subject; None leaves the subject out."""
+    return {name: partial(_time, call) for name, call in calls.items() if call is not None}
+
+
+def _time(call: Callable[[], object]) -> Taken:
     cpu_s = descendants_cpu_seconds(os.getpid())
-    seconds = seconds_of(lambda: query(make()))
+    seconds = seconds_of(call)
     return Taken(seconds=seconds, cpu_s=descendants_cpu_seconds(os.getpid()) - cpu_s)
+
+
+def _ask(make: Callable[[], "DataFrame"], query: Query) -> Taken:
+    return _time(lambda: query(make()))
+
+
+def measure_warm(
+    subjects: Mapping[str, Callable[[], Taken]], *, runs: int
+) -> dict[str, list[Taken]]:
+    """Samples of each subject in turn, after warm-ups in which the JVM compiles what they use.
+
+    A query gets `WARM_UPS` of them, or fewer if they take more than `WARM_UP_S`: a slow query
+    repeats its loops often enough in each.
+    """
+    for subject in subjects.values():
+        began = time.monotonic()
+        for _ in range(WARM_UPS):
+            subject()
+            if time.monotonic() - began > WARM_UP_S:
+                break
+    return measure_in_turns(subjects, runs=runs, warm_up=False)
 
 
 def seconds_by_name(taken: Mapping[str, Sequence[Taken]]) -> dict[str, list[float]]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 RATE: Final = "rate source"
 _ROWS: Final = 20  # in a micro-batch
 _ABOVE_RATE_MS: Final = 100.0
+_OF_KAFKA: Final = 1.0  # no slower than Spark's own source
 _PATIENCE_S: Final = 180.0
 _LOOK_S: Final = 0.5  # querying the progress costs the JVM as much as a trigger
 
@@ -56,7 +57,20 @@ def trigger_rows(context: Context, stage: SparkStage) -> list[Row]:
     above = [
         our_ms - rate_ms for our_ms, rate_ms in zip(figures[CORDWOOD], figures[RATE], strict=True)
     ]
+    beside_kafka = [
+        figure_row(
+            f"{title}, beside Kafka",
+            "-",
+            "ms",
+            {name: figures[name] for name in (CORDWOOD, KAFKA)},
+            judge=KAFKA,
+            ratio=_OF_KAFKA,
+            is_lower_better=True,
+        )
+        for _ in range(KAFKA in figures)
+    ]
     return [
+        *beside_kafka,
         figure_row(
             title,
             "-",

@@ -37,14 +37,17 @@ def library_rows(context: Context, durability: str) -> list[Row]:
 
 def _rate(context: Context, durability: str, records: int, seconds: float) -> float:
     value = bytes(_VALUE_SIZE)
+    many = [(None, value)] * records
     with _new_store(context, durability) as store:
         with store.transaction(_ID) as transaction:
             transaction.append(TOPIC, value)  # the first one creates topics
         started, count = time.perf_counter(), 0
         while time.perf_counter() - started < seconds:
             with store.transaction(_ID) as transaction:
-                for _ in range(records):
+                if records == 1:
                     transaction.append(TOPIC, value)
+                else:
+                    transaction.append_many(TOPIC, many)
             count += 1
         return count / (time.perf_counter() - started)
 

@@ -94,15 +94,27 @@ def opened(path: Path) -> Iterator[PartitionLog]:
 
 
 def prepare_log(
-    directory: Path, values: Values, records: int, config: Mapping[str, object] | None = None
+    directory: Path,
+    values: Values,
+    records: int,
+    config: Mapping[str, object] | None = None,
+    *,
+    one_by_one: bool = False,
 ) -> Path:
-    """Make a cleanly closed store whose log holds at least `records`; return its path."""
+    """Make a cleanly closed store whose log holds at least `records`; return its path.
+
+    With `one_by_one` each record is a batch.
+    """
     path = fresh_path(directory, "prepared")
     with Store([str(path)], StoreSetup(fs=UnsyncedFileSystem())) as store:
         store.create_topic(TOPIC, config={**OS, **(config or {})})
         log = log_of(store)
         for pairs in values.calls(records):
-            log.append_many(pairs)
+            if one_by_one:
+                for _, value in pairs:
+                    log.append(value)
+            else:
+                log.append_many(pairs)
     return path
 
 

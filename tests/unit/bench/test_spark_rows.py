@@ -46,11 +46,15 @@ def test_asking_for_the_rows_starts_nothing() -> None:
     assert list(row_makers()) == [
         "scan 1 KiB",
         "scan 100 B",
+        "table 1 KiB",
+        "table 100 B",
         "queries 100 B",
         "time window",
         "sink 1 KiB",
         "sink 100 B",
         "trigger",
+        "real time",
         "compact",
         "export",
+        "rejects",
     ]
