@@ -15,7 +15,8 @@ import json
 import os
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 
@@ -79,6 +80,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--plain", action="store_true", help="run the kernels as plain Python, not compiled"
     )
+    parser.addoption(
+        "--failures-to", type=Path, help="write the names of failed tests to this file"
+    )
 
 
 def outdated_kernels() -> list[str]:
@@ -118,6 +122,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 # Where the tests that `-m kernels` selects are. Machines that decide about plain values pass no
 # bytes through a kernel: their tests run once.
 KERNEL_FOLDERS = ("unit/format", "property", "fuzz")
+INTEROP = HERE / "interop"  # each test there is marked so
 PURE_MACHINES = frozenset(
     {
         "test_authorizer_model.py",
@@ -129,7 +134,9 @@ PURE_MACHINES = frozenset(
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """`-m "kernels and ..."` reads no other folder."""
+    """`-m "kernels and ..."` reads no other folder, `-m "not interop ..."` all but one."""
+    if str(config.option.markexpr).startswith("not interop") and collection_path == INTEROP:
+        return True
     if not str(config.option.markexpr).startswith("kernels and"):
         return None
     for folder in KERNEL_FOLDERS:
@@ -141,57 +148,82 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _mark_kernels(items)
-    workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    if workers > 1:
-        items[:] = _spread(items, workers)
+    if hasattr(config, "workerinput"):
+        from file_scheduling import in_turns
+
+        items[:] = in_turns(items)
 
 
-def _spread(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Order tests for processes that each begin with an equal part, and take over last ones.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """With `--dist loadfile`, files are handed out in an order of ours."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from file_scheduling import FileScheduling
 
-    The first process begins with Spark, which takes longest and needs one JVM. Tests in tests/wire
-    wait for clients and timers most of the time: half of the processes begin with them, while the
-    others compute.
-    """
-    spark = [item for item in items if item.path.is_relative_to(HERE / "spark")]
-    wire = [item for item in items if item.path.is_relative_to(HERE / "wire")]
-    known = {*spark, *wire}
-    rest = [item for item in items if item not in known]
-    heads = [spark, *(_shares(wire, max(workers // 2, 1)))]
-    size = len(items) // workers
-    spread: list[pytest.Item] = []
-    for head in heads:
-        spread += head
-        taken = max(size - len(head), 0)
-        spread += rest[:taken]
-        rest = rest[taken:]
-    return spread + rest
+    return FileScheduling(config, log)
 
 
-def _shares(items: list[pytest.Item], count: int) -> list[list[pytest.Item]]:
-    """Equal shares; tests of one file stay together."""
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        files.setdefault(item.path, []).append(item)
-    shares: list[list[pytest.Item]] = [[] for _ in range(count)]
-    for number, found in enumerate(files.values()):
-        shares[number % count] += found
-    return shares
+_has_begun = False
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Of several processes, the one with the tests of Spark goes first."""
+    global _has_begun
+    if not _has_begun and "PYTEST_XDIST_WORKER" in os.environ:
+        from file_scheduling import give_way
+
+        give_way(nodeid)
+    _has_begun = True
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Write down what failed; where several processes ran the tests, say where the time went."""
+    failures_file = config.getoption("--failures-to")
+    if failures_file is not None:
+        found = chain(terminalreporter.getreports("failed"), terminalreporter.getreports("error"))
+        failures_file.write_text(
+            "".join(f"{name}\n" for name in dict.fromkeys(each.nodeid for each in found))
+        )
+    if config.getoption("dist", default="no") == "loadfile":
+        from file_scheduling import time_by_folder
+
+        reports = [
+            report
+            for each in terminalreporter.stats.values()
+            for report in each
+            if isinstance(report, pytest.TestReport)
+        ]
+        if reports:
+            terminalreporter.section("time by folder, of all processes together")
+        for line in time_by_folder(reports):
+            terminalreporter.write_line(line)
 
 
 def _mark_kernels(items: list[pytest.Item]) -> None:
     """Mark whole folders whose results depend on the kernels; `-m kernels` selects them."""
+    whole = (f"{HERE}/unit/format/", f"{HERE}/property/")
     for item in items:
         if item.path.name in PURE_MACHINES:
             continue
-        if item.path.is_relative_to(HERE / "unit/format") or item.path.is_relative_to(
-            HERE / "property"
-        ):
+        if str(item.path).startswith(whole):
             item.add_marker("kernels")
         elif item.get_closest_marker("kernels") is not None:
             folder = item.path.relative_to(HERE)
             if not any(folder.is_relative_to(known) for known in KERNEL_FOLDERS):
                 raise pytest.UsageError(f"{folder}: add its folder to KERNEL_FOLDERS")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays: looking for garbage in it takes a sixth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
