@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from interop.kafka_peer import KafkaFailedError, KafkaTools, free_ports
-from interop.kraft_controllers import KraftControllers, random_id
+from interop.kafka_peer import KafkaFailedError, KafkaTools, kept_ports
+from interop.kraft_controllers import KraftControllers, format_directory
 
 _JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _LOGGING = """\
@@ -56,13 +56,9 @@ class CordwoodMember:
         self.node_id = node_id
         self.directory = directory
         self.data = directory / "data"
-        [self.port] = free_ports(1)
+        [self.port] = kept_ports(1)
         self.process: subprocess.Popen[bytes] | None = None
-        self.data.mkdir(parents=True)
-        (self.data / "meta.properties").write_text(
-            f"version=1\nnode.id={node_id}\ncluster.id={controllers.cluster_id}\n"
-            f"directory.id={random_id()}\n"
-        )
+        format_directory(self.data, controllers.cluster_id, node_id)
         self._settings = {
             "process.roles": "broker",
             "node.id": str(node_id),
@@ -112,7 +108,7 @@ class CordwoodMember:
                 stderr=subprocess.STDOUT,
             )
 
-    def wait_until(self, text: str, timeout_s: float = 30) -> None:
+    def wait_until(self, text: str, timeout_s: float = 60) -> None:
         """Wait for a line of the broker's log."""
         assert self.process is not None
         deadline = time.monotonic() + timeout_s
@@ -153,13 +149,12 @@ class KafkaMember:
         protocol: str = "PLAINTEXT",
     ) -> None:
         self._tools = tools
-        self._controllers = controllers
         self.node_id = node_id
         self.directory = directory
         self.data = directory / "data"
-        [self.port] = free_ports(1)
+        [self.port] = kept_ports(1)
         self.process: subprocess.Popen[bytes] | None = None
-        self.data.mkdir(parents=True)
+        format_directory(self.data, controllers.cluster_id, node_id)
         self._settings = {
             "process.roles": "broker",
             "node.id": str(node_id),
@@ -189,12 +184,6 @@ class KafkaMember:
     def __enter__(self) -> Self:
         file = self.directory / "server.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
-        self._tools.run(
-            "kafka.tools.StorageTool",
-            "format",
-            f"--cluster-id={self._controllers.cluster_id}",
-            f"--config={file}",
-        )
         self.launch()
         return self
 

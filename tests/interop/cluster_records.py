@@ -107,7 +107,7 @@ def lead_as_preferred(address: str) -> None:
 
 def await_same_batches(members: Sequence[CordwoodMember | KafkaMember], topic: str) -> bytes:
     """Wait until all replicas have the same bytes; return them."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         found = [batches(member.data, topic) for member in members]
         if len(set(found)) == 1:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,16 +21,19 @@ from interop.kafka_peer import (
 )
 from interop.kafka_sample import BROKER, KafkaDirectories, ask_kafka, write_kafka_topics
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here):
+        if str(item.path).startswith(f"{here}/"):
             item.add_marker("interop")
 
 
 @pytest.fixture(scope="session")
-def kafka() -> KafkaTools:
+def _found() -> KafkaTools:
     try:
         return KafkaTools.find()
     except KafkaUnavailableError as error:
@@ -37,9 +41,31 @@ def kafka() -> KafkaTools:
 
 
 @pytest.fixture(scope="session")
-def quick_jvm(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+def quick_jvm(_found: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """JVM options for tools that run often."""
-    return save_loaded_classes(kafka, tmp_path_factory.mktemp("jvm") / "classes.jsa")
+    return save_loaded_classes(_found, tmp_path_factory.mktemp("jvm") / "classes.jsa")
+
+
+@pytest.fixture(scope="session")
+def kafka(_found: KafkaTools, quick_jvm: tuple[str, ...]) -> KafkaTools:
+    """Kafka's tools, which start quickly."""
+    return _found
+
+
+@pytest.fixture(scope="session")
+def kafka_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The only session of the process, with Spark's Kafka source.
+
+    Tests that use it are in the same xdist group, `spark-kafka`.
+    """
+    pytest.importorskip("pyspark")
+    from interop.spark_kafka import find_jars, open_session
+
+    try:
+        with open_session(find_jars(), tmp_path_factory.mktemp("spark")) as session:
+            yield session
+    except KafkaUnavailableError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID, uuid4
 
-from cordwood.broker.cluster.control_channel import ControlEvents, KraftControl
-from cordwood.broker.cluster.control_config import ControlConfig, parse_controllers
+from cordwood.broker.cluster.control.control_channel import ControlEvents, KraftControl
+from cordwood.broker.cluster.control.control_config import ControlConfig, parse_controllers
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.security.peer_tls import peer_tls
 from cordwood.cluster.control.broker_lifecycle import Phase, SessionTimes
@@ -25,7 +25,7 @@ from cordwood.cluster.image.metadata_image import MetadataImage
 from cordwood.errors import CordwoodError
 from cordwood.security.clients.client_security import PLAINTEXT, ClientSecurity
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class ControlMember:

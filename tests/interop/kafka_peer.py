@@ -16,9 +16,12 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
+
+from fakes.reserved_port import reserved_port
 
 _POM = Path(__file__).with_name("kafka") / "pom.xml"
 _OLDEST_JAVA = 17
@@ -64,11 +67,15 @@ def kafka_version() -> str:
 
 
 class KafkaTools:
-    """Java and Kafka's jars, found and usable."""
+    """Java and Kafka's jars, found and usable.
+
+    tool_jvm  the JVM options of tools, if none are given
+    """
 
     def __init__(self, *, java: str, libraries: Path) -> None:
         self.java = java
         self.libraries = libraries
+        self.tool_jvm: tuple[str, ...] = _TOOL_JVM
 
     @classmethod
     def find(cls) -> Self:
@@ -81,11 +88,12 @@ class KafkaTools:
         return cls(java=_find_java(), libraries=libraries)
 
     def command(
-        self, main_class: str, *arguments: str | Path, jvm_options: Sequence[str] = _TOOL_JVM
+        self, main_class: str, *arguments: str | Path, jvm_options: Sequence[str] | None = None
     ) -> list[str]:
         """The command line that runs `main_class`, for callers that own the process."""
+        options = self.tool_jvm if jvm_options is None else jvm_options
         class_path = ("-cp", f"{self.libraries}/*")
-        return [self.java, *jvm_options, *class_path, main_class, *map(str, arguments)]
+        return [self.java, *options, *class_path, main_class, *map(str, arguments)]
 
     def run(
         self,
@@ -93,7 +101,7 @@ class KafkaTools:
         *arguments: str | Path,
         stdin: str = "",
         timeout_s: float = 120,
-        jvm_options: Sequence[str] = _TOOL_JVM,
+        jvm_options: Sequence[str] | None = None,
     ) -> str:
         """Run one of Kafka's tools to its end; what it printed, or KafkaFailedError."""
         finished = subprocess.run(
@@ -175,7 +183,7 @@ class KafkaBroker:
         self._process: subprocess.Popen[bytes] | None = None
         self._protocols = dict(listeners or {})
         self._format_arguments = tuple(format_arguments)
-        self.port, self._controller_port, *further = free_ports(2 + len(self._protocols))
+        self.port, self._controller_port, *further = kept_ports(2 + len(self._protocols))
         self.ports = dict(zip(self._protocols, further, strict=True))
 
     @property
@@ -363,6 +371,17 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+_kept: Final = ExitStack()
+
+
+def kept_ports(count: int) -> list[int]:
+    """Ports for servers that this process starts, ends and starts again: nobody else gets them.
+
+    Until the process ends, see `reserved_port`. The servers set SO_REUSEADDR, as Java's do.
+    """
+    return [_kept.enter_context(reserved_port()) for _ in range(count)]
 
 
 def free_port() -> int:

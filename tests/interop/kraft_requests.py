@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cordwood.broker.cluster.control_requests import ControlRequest
+from cordwood.broker.cluster.control.control_requests import ControlRequest
 from cordwood.cluster.image.metadata_image import TopicImage
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.message_codec import Fields

@@ -174,7 +174,7 @@ class ClusterState:
             return None
         except (ValueError, KeyError, TypeError) as error:
             raise ClusterFailedError(
-                f"{directory / STATE} cannot be read ({error}); delete {directory} to begin anew"
+                f"{directory / STATE} cannot be read ({error}); delete {directory} to begin again"
             ) from error
         for node in state.nodes:
             node.directory = str(directory / node.name)

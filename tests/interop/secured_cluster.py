@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,9 @@ from cordwood.security.secret import Secret
 from interop.cluster_members import CordwoodMember, KafkaMember
 from interop.kafka_peer import KafkaTools
 from interop.kraft_controllers import KraftControllers
+from interop.mixed_cluster import OURS, THEIRS
+from wire.waiting import await_true
 
-OURS, THEIRS = 1, 101
 RACKS = {OURS: "left", THEIRS: "right"}
 PASSWORD = "pencil"
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -97,18 +97,17 @@ class SecuredCluster:
             await_true(is_in_sync)
 
 
-def await_true(condition: Callable[[], bool], patience_s: float = 30) -> None:
-    deadline_s = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline_s, condition
-        time.sleep(0.02)
-
-
 @contextmanager
 def secured_cluster(
-    kafka: KafkaTools, root: Path, users: Sequence[str] = ()
+    kafka: KafkaTools,
+    root: Path,
+    users: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
 ) -> Iterator[SecuredCluster]:
-    """`users` exist from the start, besides the broker and the administrator."""
+    """`users` exist from the start, besides the broker and the administrator.
+
+    `properties` are further ones of our broker.
+    """
     authority = CertificateAuthority.create("tests")
     ca, server = root / "ca.pem", root / "server.pem"
     ca.write_bytes(authority.certificate_pem)
@@ -161,6 +160,7 @@ def secured_cluster(
                     **member,
                     "broker.rack": RACKS[OURS],
                     "audit.file": str(root / "audit.jsonl"),
+                    **(properties or {}),
                 },
                 protocol="SASL_SSL",
             )

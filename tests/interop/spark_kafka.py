@@ -39,7 +39,8 @@ def find_jars() -> list[Path]:
 def open_session(jars: list[Path], home: Path) -> Iterator[SparkSession]:
     """A local session that knows ``format("kafka")``, in a process that has had none before.
 
-    Jars are given to a JVM at its start, and a process has one JVM for all its sessions.
+    It has four slots: a query in real-time mode keeps one for each of its partitions. Jars are
+    given to a JVM at its start, and a process has one JVM for all its sessions.
     """
     from pyspark import SparkContext
 
@@ -47,7 +48,7 @@ def open_session(jars: list[Path], home: Path) -> Iterator[SparkSession]:
         raise KafkaUnavailableError("Spark runs in this process already, without the Kafka source")
     session = cordwood.spark.session(
         "cordwood interop",
-        master="local[2]",
+        master="local[4]",
         config={
             "spark.jars": ",".join(map(str, jars)),
             "spark.ui.enabled": False,

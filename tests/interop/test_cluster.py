@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+import cordwood
 from interop.cluster_members import CordwoodMember
 from interop.cluster_records import (
     await_in_sync,
@@ -21,6 +22,7 @@ from interop.cluster_records import (
     leader_of,
     produce,
 )
+from interop.java_tools import JavaTools
 from interop.kafka_peer import KafkaTools
 from interop.kraft_controllers import KraftControllers
 
@@ -204,3 +206,42 @@ def test_too_few_replicas_in_sync_refuse_acks_all_and_lose_nothing(
     assert refused == []
     assert accepted == [b"together"]
     assert consume(address, "orders", 1) == [b"together"]
+
+
+def test_a_minimum_that_is_set_for_all_brokers_counts_for_topics_without_their_own(
+    kafka: KafkaTools, quick_jvm: tuple[str, ...], members: list[CordwoodMember]
+) -> None:
+    address = bootstrap(*members)
+    tools = JavaTools(kafka, members[0].address, jvm_options=quick_jvm)
+    of_all = ("configs", "--entity-type", "brokers", "--entity-default")
+    tools.run(*of_all, "--alter", "--add-config", "min.insync.replicas=2")
+    create(address, "orders", replicas=3)
+    await_in_sync(address, "orders", 3)
+    described = tools.run(*of_all, "--describe")
+    leader = next(m for m in members if m.node_id == leader_of(address, "orders"))
+    for member in members:
+        if member is not leader:
+            member.kill()
+    await_in_sync(leader.address, "orders", 1)
+
+    refused = produce(leader.address, "orders", [b"lonely"], **{"message.timeout.ms": 3000})
+
+    assert "min.insync.replicas=2" in described.output
+    assert refused == []
+
+
+def test_deleted_records_are_gone_on_all_brokers_when_the_client_is_told(
+    members: list[CordwoodMember],
+) -> None:
+    address = bootstrap(*members)
+    create(address, "orders", replicas=3)
+    await_in_sync(address, "orders", 3)
+    produce(address, "orders", [b"%d" % number for number in range(10)])
+    admin = AdminClient({"bootstrap.servers": address})
+
+    [deleted] = admin.delete_records([TopicPartition("orders", 0, 7)]).values()
+
+    assert deleted.result(30).low_watermark == 7
+    for member in members:
+        with cordwood.open(member.data, read_only=True) as store:
+            assert store.topic("orders").partition(0).start_offset == 7

@@ -18,7 +18,7 @@ from interop.cluster_members import CordwoodMember, KafkaMember
 from interop.cluster_records import await_in_sync, leader_of, produce
 from interop.kafka_peer import KafkaTools
 from interop.kraft_controllers import KraftControllers
-from interop.test_mixed_cluster import create_on, run_tool
+from interop.mixed_cluster import create_on, run_tool
 
 FIRST, SECOND, THEIRS = 1, 2, 101
 VALUES = [b"value %d" % number for number in range(500)]
@@ -128,6 +128,24 @@ def test_a_reassignment_of_ours_is_complete_for_kafkas_tool(
     assert "nothing is under way" in cordwood("reassign", "--cancel", "--at", first.address)
 
 
+def test_a_reassignment_is_made_although_nobody_reads_the_plan(cluster: Cluster) -> None:
+    """As with ``cordwood cluster reassign ... | true``."""
+    first, _, theirs = cluster
+    create_on(first.address, "unread", THEIRS)
+    words = ["reassign", "--topic", "unread", "--to", str(FIRST), "--at", theirs.address]
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "cordwood", "cluster", *words, "--wait", "--timeout", "60"],
+        stdout=subprocess.PIPE,
+    ) as running:
+        assert running.stdout is not None
+        running.stdout.close()
+        code = running.wait(120)
+
+    assert code == 0
+    assert leader_of(first.address, "unread") == FIRST
+
+
 def test_preferred_leaders_are_elected_by_us_and_by_kafkas_tool(
     kafka: KafkaTools, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -201,6 +219,24 @@ def test_a_dead_broker_is_seen_drained_and_removed(kafka: KafkaTools, cluster: C
     cordwood("drain", str(SECOND), "--wait", "--timeout", "60", "--at", first.address)
     cordwood("remove", str(SECOND), "--yes", "--at", first.address)
     assert [each["node_id"] for each in status(first.address)["brokers"]] == [FIRST, THEIRS]
+
+
+def test_the_status_says_that_the_controllers_are_away(kafka: KafkaTools, tmp_path: Path) -> None:
+    with (
+        KraftControllers(kafka, tmp_path / "controllers") as controllers,
+        CordwoodMember(controllers, tmp_path / "1", node_id=FIRST) as member,
+    ):
+        create_on(member.address, "orders", FIRST)
+        controllers.kill(controllers.leader())
+
+        began_s = time.monotonic()
+        sick = status(member.address, code=1)
+
+        assert time.monotonic() - began_s < 20
+        assert "the controllers do not answer" in sick["summary"]
+        assert sick["quorum"] is None
+        assert sick["partitions"] == 1
+        assert sick["brokers"][0]["kind"] == "cordwood"
 
 
 def read(address: str, topic: str) -> list[bytes]:

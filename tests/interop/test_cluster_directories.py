@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from uuid import UUID
@@ -21,12 +20,12 @@ from cordwood.settings import settings_from
 from fakes.gated_fs import GatedFileSystem
 from interop.cluster_members import CordwoodMember, KafkaMember
 from interop.cluster_records import await_in_sync, consume, produce
-from interop.kafka_peer import KafkaTools, free_ports
-from interop.kraft_controllers import KraftControllers, random_id
+from interop.kafka_peer import KafkaTools, kept_ports
+from interop.kraft_controllers import KraftControllers, format_directory
+from interop.mixed_cluster import ALONE, OURS, THEIRS
+from wire.waiting import await_true
 
-OURS, THEIRS = 1, 101
 PARTITIONS = 4
-ALONE = {"offsets.topic.replication.factor": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -47,19 +46,8 @@ def theirs(
 
 
 def formatted(directory: Path, controllers: KraftControllers, node_id: int = OURS) -> Path:
-    directory.mkdir(parents=True)
-    (directory / "meta.properties").write_text(
-        f"version=1\nnode.id={node_id}\ncluster.id={controllers.cluster_id}\n"
-        f"directory.id={random_id()}\n"
-    )
+    format_directory(directory, controllers.cluster_id, node_id)
     return directory
-
-
-def await_true(condition: Callable[[], bool], patience_s: float = 30) -> None:
-    deadline_s = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline_s, condition
-        time.sleep(0.05)
 
 
 def create(address: str, name: str, *replicas: int) -> None:
@@ -84,7 +72,7 @@ class TwoDiskMember:
         self.fs = GatedFileSystem("/bad/")
         self.failures: list[CordwoodError] = []
         paths = [str(formatted(root / name, controllers, node_id)) for name in ("bad", "good")]
-        [self.port] = free_ports(1)
+        [self.port] = kept_ports(1)
         settings = settings_from(
             {
                 "process.roles": "broker",

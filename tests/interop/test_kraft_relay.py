@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.broker.cluster.control_relay import ControllerRelay
+from cordwood.broker.cluster.control.control_relay import ControllerRelay
 from cordwood.broker.net.request import Deferred, RequestContext
 from cordwood.broker.security.access_table import Need
 from cordwood.cluster.control.broker_lifecycle import Phase

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 
 import pytest
@@ -12,10 +11,9 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.format.groups.group_offsets import group_partition
-from interop.cluster_members import CordwoodMember, KafkaMember
 from interop.cluster_records import await_in_sync, lead_as_preferred, leader_of
 from interop.kafka_peer import KafkaTools
-from interop.kraft_controllers import KraftControllers
+from interop.mixed_cluster import OURS, THEIRS, MixedCluster, mixed_cluster
 from interop.transactional_records import (
     committed_offset,
     coordinator_of,
@@ -28,7 +26,6 @@ from interop.transactional_records import (
     transact,
 )
 
-OURS, THEIRS = 1, 101
 BOTH = {
     "offsets.topic.replication.factor": "2",
     "transaction.state.log.replication.factor": "2",
@@ -37,19 +34,10 @@ BOTH = {
 
 
 @pytest.fixture(scope="module")
-def members(
-    kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[CordwoodMember, KafkaMember]]:
+def members(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     """A broker of ours and one of Kafka's, which both coordinate transactions and groups."""
     place = tmp_path_factory.mktemp("mixed-transactions")
-    with ExitStack() as running:
-        controllers = running.enter_context(KraftControllers(kafka, place / "controllers"))
-        ours = running.enter_context(
-            CordwoodMember(controllers, place / "ours", node_id=OURS, properties=BOTH)
-        )
-        theirs = running.enter_context(
-            KafkaMember(kafka, controllers, place / "theirs", node_id=THEIRS, properties=BOTH)
-        )
+    with mixed_cluster(kafka, place, BOTH) as (ours, theirs):
         address = f"{ours.address},{theirs.address}"
         create_internal_topics(address)
         lead_as_preferred(address)
@@ -57,7 +45,7 @@ def members(
 
 
 @pytest.fixture
-def address(members: tuple[CordwoodMember, KafkaMember]) -> str:
+def address(members: MixedCluster) -> str:
     ours, theirs = members
     return f"{ours.address},{theirs.address}"
 
@@ -141,7 +129,7 @@ def test_offsets_of_groups_of_both_kinds_count_with_the_transaction(
 
 
 def test_a_transaction_moves_between_coordinators_of_both_kinds(
-    members: tuple[CordwoodMember, KafkaMember], address: str
+    members: MixedCluster, address: str
 ) -> None:
     ours, _ = members
     create(address, "moved")

@@ -1,8 +1,7 @@
-"""A damaged replica is fetched anew, from a leader of ours and from Kafka's."""
+"""A damaged replica is fetched again, from a leader of ours and from Kafka's."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,8 +12,9 @@ from interop.cluster_members import CordwoodMember, KafkaMember, batches
 from interop.cluster_records import await_in_sync, await_same_batches, leader_of, produce
 from interop.kafka_peer import KafkaTools
 from interop.kraft_controllers import KraftControllers
+from interop.mixed_cluster import create_on
 from interop.test_cluster_commands import cordwood, read
-from interop.test_mixed_cluster import create_on
+from wire.waiting import await_true
 
 FIRST, SECOND, THEIRS = 1, 2, 101
 VALUES = [b"value %d" % number for number in range(2_000)]
@@ -96,12 +96,9 @@ def test_a_replica_that_is_damaged_at_the_start_is_replaced_by_itself(cluster: C
     spoil(first_file(second, "started"))
 
     second.launch()
-    second.wait_until("was fetched anew")
+    second.wait_until("was fetched again")
 
     await_in_sync(first.address, "started", 2)
     await_same_batches([first, second], "started")
     assert not (second.data / "started-0" / "cordwood-damaged").exists()
-    deadline = time.monotonic() + 10
-    while any(path.name.endswith("-stray") for path in second.data.iterdir()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    await_true(lambda: not any(path.name.endswith("-stray") for path in second.data.iterdir()))

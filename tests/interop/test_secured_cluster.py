@@ -32,14 +32,9 @@ from cordwood.protocol.replica_fetch import (
 )
 from interop.cluster_records import await_same_batches, produce
 from interop.kafka_peer import KafkaTools
-from interop.secured_cluster import (
-    OURS,
-    RACKS,
-    THEIRS,
-    SecuredCluster,
-    await_true,
-    secured_cluster,
-)
+from interop.mixed_cluster import OURS, THEIRS
+from interop.secured_cluster import RACKS, SecuredCluster, secured_cluster
+from wire.waiting import await_true
 
 VALUES = [b"value %d" % number for number in range(2_000)]
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import cordwood
-from interop.kafka_peer import KafkaUnavailableError
-from interop.spark_kafka import find_jars, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,14 +17,9 @@ BASE_MS = 1_760_000_000_000
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-kafka")]
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    pytest.importorskip("pyspark")
-    try:
-        with open_session(find_jars(), tmp_path_factory.mktemp("spark")) as session:
-            yield session
-    except KafkaUnavailableError as error:
-        pytest.skip(str(error))
+@pytest.fixture
+def spark(kafka_spark: SparkSession) -> SparkSession:
+    return kafka_spark
 
 
 def fill(broker: cordwood.Broker, topic: str, count: int, *, start: int = 0) -> None:
