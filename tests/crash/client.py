@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from random import Random
-from typing import cast
+from typing import Final, cast
+from unittest.mock import patch
 
 from cordwood.errors import LogClosedError, StorageError, TransactionError
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
@@ -23,6 +24,7 @@ from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.topic_registry import NewTopic
+from cordwood.log.transactions import store_transaction
 from cordwood.quantities import MIB, ProducerId
 from cordwood.storage.flusher import InlineFlusher
 from crash.history import (
@@ -40,6 +42,9 @@ from fakes.simulated_fs import SimulatedFileSystem
 
 DATA = "/data"
 REFUSALS = (OSError, StorageError, LogClosedError)
+# Without threads the coordinator answers before a wait begins, or never: nobody ends what a fault
+# has left open.
+_PATIENCE_S: Final = 0.1
 
 
 def open_store(fs: SimulatedFileSystem, directories: tuple[str, ...] = (DATA,)) -> Store:
@@ -465,7 +470,11 @@ class Client:
             log.has_gaps = True  # a marker takes an offset, and is no record
             self.log(*place)
         try:
-            with self._attempt(), self.store.transaction(transactional_id) as transaction:
+            with (
+                patch.object(store_transaction, "_PATIENCE_S", _PATIENCE_S),
+                self._attempt(),
+                self.store.transaction(transactional_id) as transaction,
+            ):
                 for (topic, partition), contents in parts.items():
                     for content in contents:
                         key, value = content

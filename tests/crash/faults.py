@@ -4,6 +4,7 @@
     script/faults power --seeds 5000      power cuts, over all scripts
     script/faults calls --scripts append  every call of a script fails, in every way
     script/faults kills --count 100       a real writer killed with SIGKILL
+    script/faults tables --table-kills 50 a job that follows a topic into a table, killed the same
     script/faults rot --flips 1000        random bits of a store flipped
     script/faults cluster --seeds 5000    a cluster in one process, with every fault at once
     script/faults cluster-processes       1,000 faults of real clusters: three brokers, Kafka's
@@ -133,6 +134,24 @@ def run_kills(count: int) -> int:
         return kill_many(Path(directory), count, show=lambda text: print(text, flush=True))
 
 
+def run_tables(count: int, first: int) -> int:
+    """Kill followers, of each kind of table in turn."""
+    # Not at the top: it needs Spark and the formats' libraries.
+    from cordwood.spark.tables.lake_target import TableFormat
+    from crash.table_kills import kill_followers
+
+    kinds = list(TableFormat)
+    failures = 0
+    for index, kind in enumerate(kinds):
+        share = count * (index + 1) // len(kinds) - count * index // len(kinds)
+        with tempfile.TemporaryDirectory(prefix="cordwood-tables-") as directory:
+            failures += kill_followers(
+                Path(directory), kind, share, first, lambda text: print(text, flush=True)
+            )
+    print(f"tables: {count} kills, {failures} promises broken", flush=True)
+    return failures
+
+
 def run_rot(flips: int, first: int) -> int:
     return run_many("rot", range(first, first + flips), run_rot_seed, flips)  # type: ignore[arg-type]
 
@@ -236,6 +255,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--client-kills", type=int, default=100)
     parser.add_argument("--faults", type=int, default=1_000, help="of `cluster-processes`")
+    parser.add_argument("--table-kills", type=int, default=50, help="of `tables`")
     parser.add_argument("--flips", type=int, default=10_000)
     parser.add_argument("--variants", type=int, default=3, help="how many runs of a script fail")
     parser.add_argument("--scripts", nargs="+", default=list(SCRIPTS), choices=list(SCRIPTS))
@@ -244,6 +264,7 @@ def main(arguments: list[str]) -> int:
         "power": lambda: run_power(options.scripts, options.seeds, options.first),
         "calls": lambda: run_calls(options.scripts, options.variants),
         "kills": lambda: run_kills(options.count),
+        "tables": lambda: run_tables(options.table_kills, options.first),
         "rot": lambda: run_rot(options.flips, options.first),
         "cluster": lambda: run_cluster(options.seeds, options.first),
         "cluster-processes": lambda: run_cluster_processes(options.faults, options.first),

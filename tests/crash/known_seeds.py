@@ -7,6 +7,7 @@ from pathlib import Path
 
 from crash.io_faults import CallFault, run_fault
 from crash.power_cut import run_seed
+from simulation.cluster import simulate
 
 TABLE = Path(__file__).with_name("known_seeds.txt")
 _KEPT_ALIKE_MAX = 3
@@ -14,7 +15,7 @@ _KEPT_ALIKE_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One run: `kind` is "power" or "call"."""
+    """One run: `kind` is "power", "call" or "cluster"."""
 
     kind: str
     what: str
@@ -24,6 +25,8 @@ class Known:
         if self.kind == "power":
             script, seed = self.what.split()
             run_seed(script, int(seed))
+        elif self.kind == "cluster":
+            simulate(int(self.what.removeprefix("cluster ")))
         else:
             run_fault(parse_fault(self.what))
 

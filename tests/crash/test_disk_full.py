@@ -19,8 +19,11 @@ import pytest
 
 from cordwood.clock import SystemClock
 from cordwood.errors import DiskFullError
+from cordwood.format.file_names import CLEAN_SHUTDOWN
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store, StoreSetup
+from cordwood.log.topics.log_directory import read_checkpoints
+from cordwood.log.topics.process_state import is_split_among, split_state, state_path
 from cordwood.quantities import KIB, MIB
 from cordwood.storage.files import FileSystem, RealFileSystem, write_all
 from fakes.simulated_fs import SimulatedFileSystem
@@ -193,6 +196,69 @@ def test_a_store_opens_on_a_full_disk(disk: SmallDisk) -> None:
         assert store.damages() == []
         log.delete_before(len(values) // 2)
         assert log.append(b"later").offset == len(values)
+
+
+PROCESSES: Final = ["keeper", "worker-0", "worker-1"]
+
+
+def share_among_processes(disk: SmallDisk) -> list[bytes]:
+    """Leave a directory as several processes do, and what is in it. The first 20 are deleted."""
+    values = [b"%d " % number + b"v" * 3000 for number in range(300)]
+    with disk.open() as store:
+        store.create_topic("orders", config=CONFIG)
+        log = log_of(store, "orders")
+        for value in values:
+            log.append(value)
+        log.delete_before(20)
+    split_state(disk.fs, disk.path, PROCESSES, lambda name: f"worker-{name[1] % 2}")
+    return values[20:]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_store_that_processes_shared_opens_on_a_full_disk(
+    disk: SmallDisk, *, is_clean: bool
+) -> None:
+    values = share_among_processes(disk)
+    if not is_clean:
+        disk.fs.remove(f"{state_path(disk.path, 'worker-0')}/{CLEAN_SHUTDOWN}")
+    disk.fill()
+
+    for life in range(2):  # what the first one leaves is not taken for clean
+        with disk.open() as store:
+            assert store.directories.status()[0].was_clean == (is_clean and life == 0)
+            assert values_in(log_of(store, "orders")) == values
+            assert store.damages() == []
+            disk.fill()
+    assert is_split_among(disk.fs, disk.path, PROCESSES)
+    assert not is_split_among(disk.fs, disk.path, PROCESSES[:2])
+    disk.fs.remove(f"{disk.path}.filler")
+
+    with disk.open() as store:
+        log_of(store, "orders").append(b"later")
+    assert not is_split_among(disk.fs, disk.path, PROCESSES)
+    with disk.open() as store:
+        assert store.directories.status()[0].was_clean
+        assert values_in(log_of(store, "orders")) == [*values, b"later"]
+
+
+def test_what_processes_left_is_merged_before_a_newer_checkpoint_is_written(
+    disk: SmallDisk,
+) -> None:
+    """Otherwise the older one of the processes would count at the next start."""
+    values = share_among_processes(disk)
+    disk.fill()
+
+    with disk.open() as store:
+        log = log_of(store, "orders")
+        half = log.delete_before(160)
+        assert log.append(b"later").offset == 300
+        log.sync()
+        store.maintain()
+
+    assert not is_split_among(disk.fs, disk.path, PROCESSES)
+    assert read_checkpoints(disk.fs, disk.path).recovery_points[("orders", 0)] == 301
+    with disk.open() as store:
+        assert values_in(log_of(store, "orders")) == [*values[half - 20 :], b"later"]
 
 
 @pytest.mark.parametrize("durability", ["disk", "os"])

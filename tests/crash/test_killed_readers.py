@@ -9,13 +9,16 @@ import pytest
 import cordwood
 
 RECORDS = 5_000
+# A reader waits when the pipe is full. So it is at most some hundred lines ahead of this process,
+# however late the kill comes, and the next one has something to read.
+PIPE_BYTES = 4096
 THREADS = """
 import sys, cordwood
 with cordwood.open(sys.argv[1]) as store:
     reader = store.group("g").reader("orders", commit_interval_ms=2, idle_timeout_ms=100)
     with reader:
         for record in reader:
-            print(int(record.value), flush=True)
+            print(f'{int(record.value):063}', flush=True)
 """
 TASKS = """
 import asyncio, sys, cordwood
@@ -24,7 +27,7 @@ async def main():
         options = {"commit_interval_ms": 2, "idle_timeout_ms": 100}
         async with store.group("g").reader("orders", **options) as reader:
             async for record in reader:
-                print(int(record.value), flush=True)
+                print(f'{int(record.value):063}', flush=True)
 asyncio.run(main())
 """
 
@@ -41,7 +44,10 @@ def test_a_reader_that_is_killed_and_started_again_skips_nothing(
 
     for lines in (100, 800, 1, 1500):
         reader = subprocess.Popen(
-            [sys.executable, "-c", program, str(data)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", program, str(data)],
+            stdout=subprocess.PIPE,
+            text=True,
+            pipesize=PIPE_BYTES,
         )
         assert reader.stdout is not None
         for _ in range(lines):

@@ -399,6 +399,36 @@ def test_only_version_1_is_excused_by_a_late_request_and_only_in_the_same_life(
     assert found.is_known_hole is expected
 
 
+@pytest.mark.parametrize(("version", "expected"), [(1, True), (2, False)])
+def test_a_late_request_excuses_a_record_that_its_transaction_passed_although_it_was_aborted(
+    version: int, expected: bool
+) -> None:
+    run = Run()
+    run.begin("w.0.0")
+    run.send("w.0.0/0", 0, 0)
+    run.send("w.0.0/1", 0, 1)
+    run.end("w.0.0")
+    run.begin("c.0.0", version)
+    run.offset("c.0.0", "g", 0, 0)
+    run.end("c.0.0")
+    taken_at = run.time
+    run.begin("c.0.1", version)
+    run.send("c.0.1/0<0:0", 1, None)
+    run.offset("c.0.1", "g", 0, 1)
+    run.late(taken_at, client="c")  # commits the offset without its value
+    run.end("c.0.1", commit=False, told=False)
+    run.begin("c.1.0", version)
+    run.send("c.1.0/0<0:1", 1, 4)
+    run.offset("c.1.0", "g", 0, 2)
+    run.end("c.1.0")
+    records = {0: [(0, "w.0.0/0"), (1, "w.0.0/1")], 1: [(4, "c.1.0/0<0:1")]}
+    outcome = Outcome(committed=records, all=records, positions={("g", 0): 2})
+
+    found = [one for one in judge(run.events, outcome) if one.kind == "not processed"]
+
+    assert [one.is_known_hole for one in found] == [expected]
+
+
 def test_a_late_request_excuses_nothing_in_other_transactions() -> None:
     run, outcome = sound_run()
     events = [replace(e, version=1) if isinstance(e, Began) else e for e in run.events]

@@ -11,9 +11,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 from typing import Any
+from unittest import mock
 
 from cordwood.cluster.image.metadata_image import MetadataImage
+from cordwood.cluster.replication import replica_move
+from cordwood.cluster.replication.replication_quota import NO_LIMIT, ReplicationQuotas
 from simulation import invariants
 from simulation.clients import Consumer, CoordinatorCheck, Producer
 from simulation.controller import Controller
@@ -42,9 +46,13 @@ class Report:
 class Cluster:
     """Owns everything of one run."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, has_moves: bool = False) -> None:
         world = self.world = World(seed)
         rng = world.rng
+        # With chances of their own: the runs without them stay as they are.
+        self._move_rng = Random(seed) if has_moves else None
+        self.is_throttled = self._move_rng is not None and self._move_rng.random() < 0.5
+        self.move_count = 0
         node_count = rng.choice((3, 3, 3, 4))
         self.min_isr = rng.choice((1, 2, 2, 2, 3))
         self.is_disk = rng.random() < 0.75
@@ -62,6 +70,7 @@ class Cluster:
             "disk" if self.is_disk else "os",
             self.min_isr,
             is_unclean_allowed=self.is_unclean_allowed,
+            is_throttled=self.is_throttled,
         )
         self.network = Network(world)
         self.controller = Controller(
@@ -93,6 +102,8 @@ class Cluster:
         world.run_until(200)
         self._start_clients()
         self._plan_faults()
+        if self._move_rng is not None:
+            self._plan_moves(self._move_rng)
         world.run_until(200 + FAULTS_MS)
         self._heal()
         world.run_until(world.now_ms + HEALING_MS)
@@ -194,6 +205,28 @@ class Cluster:
         chosen = rng.sample(kinds, rng.randint(3, len(kinds)))
         for _ in range(rng.randint(2, 14)):
             self.world.at(rng.random() * FAULTS_MS, self._fault(rng.choice(chosen)))
+
+    def _plan_moves(self, rng: Random) -> None:
+        """Replicas move to other directories all the time, leaders and followers."""
+        for _ in range(rng.randint(5, 40)):
+            node_id = rng.choice(list(self.nodes))
+            number = rng.randrange(self.partition_count)
+            self.world.at(
+                rng.random() * (FAULTS_MS + HEALING_MS),
+                lambda node_id=node_id, number=number: self.deliver(  # type: ignore[misc]
+                    node_id, lambda life: life.moves.begin(number)
+                ),
+            )
+
+    def new_quotas(self) -> ReplicationQuotas:
+        """The limits of a broker, small enough to be felt."""
+        quotas = ReplicationQuotas()
+        if self._move_rng is not None:
+            if self.is_throttled:
+                quotas.leader.limit = self._move_rng.choice((3_000, 30_000))
+                quotas.follower.limit = self._move_rng.choice((3_000, 30_000))
+            quotas.moves.limit = self._move_rng.choice((NO_LIMIT, 30_000))
+        return quotas
 
     def _fault(self, kind: Callable[[Node], None]) -> Callable[[], None]:
         def happen() -> None:
@@ -404,3 +437,11 @@ class Cluster:
 def simulate(seed: int) -> Report:
     """One run. Raises `Violation` if something must not happen."""
     return Cluster(seed).run()
+
+
+def simulate_moves(seed: int) -> int:
+    """One run in which replicas move between directories, in small parts; how many did."""
+    cluster = Cluster(seed, has_moves=True)
+    with mock.patch.object(replica_move, "_PART_BYTES_MAX", 400):
+        cluster.run()
+    return cluster.move_count

@@ -22,6 +22,8 @@ from simulation.world import World
 TOPIC_ID = UUID(int=7)
 TOPIC = "events"
 
+_REFUSES_EVERY = 7  # one of so many changes of an ISR is refused once, without a reason
+
 
 @dataclass
 class Registration:
@@ -45,6 +47,7 @@ class Controller:
     def __init__(
         self, world: World, *, session_ms: float, min_isr: int, is_unclean_allowed: bool
     ) -> None:
+        self._refused: set[tuple[int, int]] = set()
         self._world = world
         self._session_ms = session_ms
         self.min_isr = min_isr
@@ -177,6 +180,10 @@ class Controller:
         known = self.brokers.get(node_id)
         if known is None or known.image.epoch != broker_epoch:
             return IsrOutcome(answer=IsrAnswer.RETRY)  # STALE_BROKER_EPOCH
+        place = (change.partition, change.partition_epoch)
+        if sum(place) % _REFUSES_EVERY == 0 and place not in self._refused:
+            self._refused.add(place)
+            return IsrOutcome(answer=IsrAnswer.OVERTAKEN)  # and no newer image explains it
         old = self.partitions[change.partition]
         wanted = [replica.node_id for replica in change.in_sync]
         if (

@@ -16,12 +16,15 @@
 14  no election is unclean unless that is allowed, or the last leader could not vouch for its
     records: a disk failed, the topic has durability=os, or a life ended before it knew its epoch
 15  with durability=disk, no kill and no power cut damages a log
+16  a replica that moves to another directory has there what it had
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+from cordwood.log.partition.partition_log import PartitionLog
 
 
 class Violation(AssertionError):  # noqa: N818 (it is no error of the code that raises it)
@@ -157,3 +160,13 @@ def check_clean(number: int, epoch: int, *, is_allowed: bool) -> None:
 def check_sound(who: str, damaged_from: int, *, is_allowed: bool) -> None:
     if not is_allowed:
         raise Violation(15, f"{who}: a sound disk has a log that is damaged from {damaged_from} on")
+
+
+def check_moved(who: str, log: PartitionLog, *, committed: int, start: int) -> None:
+    """A log that was moved has everything that was counted in its old place."""
+    if log.high_watermark < committed or log.state.start != start:
+        raise Violation(
+            16,
+            f"{who}: a replica moved with the high watermark {log.high_watermark} and the start "
+            f"{log.state.start}; they were {committed} and {start}",
+        )

@@ -26,9 +26,15 @@ from cordwood.cluster.replication.replica_fetch import (
     ReplicaError,
     ReplicaFetch,
 )
+from cordwood.cluster.replication.replica_move import ReplicaMove
 from cordwood.cluster.replication.replication_ports import NodePorts, ReplicationConfig
 from cordwood.cluster.replication.vouching import BrokerEpochFile, vouched_epoch
-from cordwood.errors import CordwoodError, NotLeaderError, OutOfOrderSequenceError
+from cordwood.errors import (
+    CordwoodError,
+    NotLeaderError,
+    OutOfOrderSequenceError,
+    StorageError,
+)
 from cordwood.format.file_names import LOG_START, RECOVERY_POINT
 from cordwood.log.partition.disk_health import DiskHealth
 from cordwood.log.partition.log_loader import LoadRequest, load_log
@@ -43,6 +49,7 @@ from cordwood.storage.flusher import Syncable
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile
 from fakes.simulated_fs import SimulatedFileSystem
+from simulation import invariants
 from simulation.controller import TOPIC, TOPIC_ID
 from simulation.network import CONTROLLER, Reply
 
@@ -54,6 +61,7 @@ WALL_MS = 1_700_000_000_000
 HEARTBEAT_MS = 70.0
 RPC_TIMEOUT_MS = 150.0
 FETCH_WAIT_MS = 60
+FUTURE = ".future"
 
 
 class LifeClock:
@@ -179,6 +187,7 @@ class Life:
         self.led: set[tuple[int, int]] = set()
         self.last_fetch: tuple[int, ReplicaFetch] | None = None
         self._waiting_fetches: list[_WaitingFetch] = []
+        self.moves = Moves(self)
         self._syncing: set[int] = set()
         self._moved: set[int] = set()
         self.replicas = NodeReplicas(
@@ -196,6 +205,7 @@ class Life:
                     backoff_ms=20,
                     isr_retry_ms=20,
                 ),
+                quotas=cluster.new_quotas(),
             ),
             when_moved=self._leader_moved,
         )
@@ -228,12 +238,12 @@ class Life:
 
     def start(self) -> None:
         for entry in self.fs.list(DATA):
-            if entry.name.endswith("-delete"):
+            if entry.name.endswith(("-delete", FUTURE)):
                 self.fs.remove_tree(os.path.join(DATA, entry.name))
             elif entry.is_directory and entry.name.startswith(TOPIC):
                 self._open(int(entry.name.rpartition("-")[2]))
-        saved = self.epoch_file.read()
         was_orderly, self.node.was_orderly = self.node.was_orderly, False
+        saved = self.epoch_file.read(was_orderly=was_orderly)
         self.previous_epoch = vouched_epoch(
             saved, self.owner.logs.values(), was_orderly=was_orderly
         )
@@ -248,10 +258,14 @@ class Life:
             self.fs.make_directory(path)
             self.fs.sync_directory(DATA)
         log = open_log(self, path, number)
+        self.take_log(number, log)
+        return log
+
+    def take_log(self, number: int, log: PartitionLog) -> None:
+        """A log was opened, and is the one of its partition."""
         self.owner.logs[number] = log
         self.cluster.history.note_opened(self.node_id, number, log)
         log.promises.watch(lambda: self._log_changed(number))
-        return log
 
     def _register(self) -> None:
         def serve(reply: Reply) -> None:
@@ -326,6 +340,7 @@ class Life:
                     log = self.owner.logs.get(place.partition)
                     self.replicas.host(place, log or self._open(place.partition))
         self.replicas.apply(image)
+        self.moves.image_changed()
 
     def _give_up(self, place: PartitionPlace) -> None:
         self.replicas.drop(place)
@@ -381,7 +396,8 @@ class Life:
 
     def sync(self, log: PartitionLog, when_done: Callable[[], None]) -> None:
         def work() -> None:
-            log.syncing.sync_pending()
+            if not log.is_closed:
+                log.syncing.sync_pending()
             if log.state.failure is not None:
                 self.disk_failed()
             else:
@@ -436,6 +452,9 @@ class Life:
 
     def _leader_moved(self, replica: PartitionReplica) -> None:
         self.cluster.history.note_committed(self, replica)
+
+    def paused(self, place: PartitionPlace, reason: str) -> None:
+        """It tries again: invariants tell whether that helps."""
 
     def stopped(self, place: PartitionPlace, reason: str) -> None:
         self.cluster.history.note_stopped(self, place.partition, reason)
@@ -524,7 +543,8 @@ class Life:
         elif log.promises.is_kept(end):
             reply(answer)
         else:
-            self.sync(log, lambda: reply(answer))
+            moved = (ReplicaError.NOT_LEADER_OR_FOLLOWER, -1)
+            self.sync(log, lambda: reply(moved if log.is_closed else answer))
 
     def _answer_committed(
         self,
@@ -551,6 +571,110 @@ class Life:
             reply(None)
             return
         reply(self.cluster.history.read(self, number, replica.site.log, offset))
+
+
+class Moves:
+    """Replicas of one life that move to another directory, as `ReplicaMoves` has them."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._moves: dict[int, ReplicaMove] = {}
+
+    def begin(self, number: int) -> None:
+        life = self._life
+        replica = life.replicas.get(PartitionPlace(TOPIC_ID, number))
+        if (
+            number in self._moves
+            or replica is None
+            or replica.site.log.replica.damaged_from is not None
+        ):
+            return
+
+        def made() -> None:
+            move.copy()
+
+        move = self._moves[number] = ReplicaMove(
+            replica,
+            _MoveFiles(life, number),
+            may_part_as_leader=True,
+            when_made=made,
+            when_over=lambda outcome: self._over(number, outcome),
+        )
+        move.start()
+
+    def image_changed(self) -> None:
+        for number, move in list(self._moves.items()):
+            if self._life.replicas.get(PartitionPlace(TOPIC_ID, number)) is move.replica:
+                move.image_changed()
+            else:
+                move.give_up()
+
+    def _over(self, number: int, outcome: PartitionLog | str | None) -> None:
+        del self._moves[number]
+        life, place = self._life, PartitionPlace(TOPIC_ID, number)
+        if life.owner.health.failure is not None:
+            life.disk_failed()  # the new log met it first
+            return
+        if isinstance(outcome, PartitionLog):
+            life.cluster.move_count += 1
+            image = life.image.partition(*place)
+            life.replicas.drop(place)
+            if image is not None and life.node_id in image.replicas:
+                life.replicas.host(place, outcome)
+                life._log_changed(number)
+
+
+class _MoveFiles:
+    """A `RebuildFiles`. The directory has the name of a future replica until the swap."""
+
+    def __init__(self, life: Life, number: int) -> None:
+        self._life = life
+        self._number = number
+        self._live = os.path.join(DATA, f"{TOPIC}-{number}")
+        self._path = f"{self._live}{FUTURE}"
+        self._new: PartitionLog | None = None
+
+    def begin(self) -> PartitionLog:
+        fs = self._life.fs
+        if fs.exists(self._path):
+            fs.remove_tree(self._path)
+        fs.make_directory(self._path)
+        self._new = open_log(self._life, self._path, self._number, is_new=True)
+        return self._new
+
+    def swap(self) -> PartitionLog:
+        life, fs, new = self._life, self._life.fs, self._new
+        assert new is not None
+        old = life.owner.logs.get(self._number)
+        if old is None or old.is_closed:
+            raise StorageError("the replica is gone")
+        new.syncing.sync_marks()
+        if not new.close():
+            raise StorageError("it could not be synced")
+        committed, start = old.high_watermark, new.state.start
+        del life.owner.logs[self._number]
+        old.close(is_orderly=False)
+        try:
+            fs.sync_directory(self._path)
+            life.owner.save_recovery_points()
+            life.owner.save_log_starts()
+            fs.rename(self._live, f"{self._live}.{life.world.rng.getrandbits(32)}-delete")
+            fs.sync_directory(DATA)
+            fs.rename(self._path, self._live)
+            fs.sync_directory(DATA)
+            log = open_log(life, self._live, self._number, is_new=True)
+        except OSError:
+            life.disk_failed()
+            raise
+        life.take_log(self._number, log)
+        invariants.check_moved(f"node {life.node_id}", log, committed=committed, start=start)
+        return log
+
+    def give_up(self) -> None:
+        if self._new is not None and not self._new.is_closed:
+            self._new.close(is_orderly=False)
+        if self._life.fs.exists(self._path):
+            self._life.fs.remove_tree(self._path)
 
 
 class _WaitingFetch:
@@ -616,12 +740,12 @@ _HANDLES = HandleCache()
 _TIMES = SharedHistogram()
 
 
-def open_log(life: Life, path: str, number: int) -> PartitionLog:
-    """Open the real log of one replica, with the checkpoints of the node."""
+def open_log(life: Life, path: str, number: int, *, is_new: bool = False) -> PartitionLog:
+    """Open the real log of one replica, with the checkpoints of the node unless it is new."""
     fs, config = life.fs, life.cluster.topic_config
     marks = HighWatermarkFile(fs, path, writable=True)
-    points = read_offset_checkpoint(fs, DATA, RECOVERY_POINT)
-    starts = read_offset_checkpoint(fs, DATA, LOG_START)
+    points = {} if is_new else read_offset_checkpoint(fs, DATA, RECOVERY_POINT)
+    starts = {} if is_new else read_offset_checkpoint(fs, DATA, LOG_START)
     now_ms = life.clock.now_ms()
     loaded = load_log(
         LoadRequest(
@@ -660,9 +784,14 @@ def open_log(life: Life, path: str, number: int) -> PartitionLog:
     )
 
 
-def topic_config(durability: str, min_isr: int, *, is_unclean_allowed: bool) -> TopicConfig:
+def topic_config(
+    durability: str, min_isr: int, *, is_unclean_allowed: bool, is_throttled: bool = False
+) -> TopicConfig:
+    throttled = "*" if is_throttled else ""
     return TopicConfig.parse(
         {
+            "leader.replication.throttled.replicas": throttled,
+            "follower.replication.throttled.replicas": throttled,
             "durability": durability,
             "min.insync.replicas": min_isr,
             "unclean.leader.election.enable": str(is_unclean_allowed).lower(),

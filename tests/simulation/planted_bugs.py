@@ -200,6 +200,17 @@ def take_images_in_any_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(node.Life, "take_image", take_image)
 
 
+def wait_for_an_image_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """A change of the ISR that is refused as overtaken stays pending, whether an image comes."""
+    submit_later = LeaderRole._submit_later
+
+    def only_retries(self: LeaderRole, change: Any, delay_ms: int) -> None:
+        if delay_ms != self.site.node.config.isr_overtaken_ms:
+            submit_later(self, change, delay_ms)
+
+    patch.setattr(LeaderRole, "_submit_later", only_retries)
+
+
 PLANTS: dict[str, Plant] = {
     plant.__name__: plant
     for plant in (
@@ -214,6 +225,7 @@ PLANTS: dict[str, Plant] = {
         commit_below_min_isr,
         vouch_for_lost_records,
         take_images_in_any_order,
+        wait_for_an_image_for_ever,
     )
 }
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.cluster import simulate
+from simulation.cluster import simulate, simulate_moves
 from simulation.planted_bugs import PLANTS, planted
 
 SEEDS = 200
 BLOCK = 20
 # How many seeds a planted bug may take to be found. The runs are the same every time.
 SEEDS_TO_FIND = 60
+MOVE_SEEDS = 60
+# A leader that moved counted a late fetch of an earlier life of its follower.
+MOVES_FAILED_ONCE = (92, 115)
 # Seeds that failed once; docs/reliability.md says why.
-FAILED_ONCE = (27, 66, 279, 840, 6073, 21276, 21421, 51246)
+FAILED_ONCE = (27, 66, 279, 840, 6073, 21276, 21421, 51246, 99987)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
@@ -23,6 +26,24 @@ def test_a_cluster_keeps_its_invariants(first: int) -> None:
         except Exception as error:
             error.add_note(f"replay: script/faults replay cluster {seed}")
             raise
+
+
+@pytest.mark.parametrize("first", range(0, MOVE_SEEDS, BLOCK))
+def test_replicas_that_move_between_directories_keep_the_invariants(first: int) -> None:
+    moved = 0
+    for seed in range(first, first + BLOCK):
+        try:
+            moved += simulate_moves(seed)
+        except Exception as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+    assert moved > BLOCK
+
+
+@pytest.mark.parametrize("seed", MOVES_FAILED_ONCE)
+def test_moves_that_failed_once_keep_the_invariants(seed: int) -> None:
+    simulate_moves(seed)
 
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)

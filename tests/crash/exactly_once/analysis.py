@@ -54,6 +54,7 @@ class Violation:
 def judge(events: Iterable[Event], outcome: Outcome) -> list[Violation]:
     """Every broken promise; an empty list if there is none."""
     history = History(events)
+    reached = history.reached_by_late_frames()
     found = [
         *_fates(history, outcome),
         *_early_reads(history),
@@ -61,7 +62,7 @@ def judge(events: Iterable[Event], outcome: Outcome) -> list[Violation]:
         *_orders(history, outcome),
         *_sessions(history, outcome),
         *_offsets(history, outcome),
-        *_processing(history, outcome),
+        *_processing(history, outcome, reached),
         *(
             Violation(
                 kind="hanging",
@@ -71,7 +72,6 @@ def judge(events: Iterable[Event], outcome: Outcome) -> list[Violation]:
             for partition in outcome.hanging
         ),
     ]
-    reached = history.reached_by_late_frames()
     return [_excused(violation, history, reached) for violation in found]
 
 
@@ -320,7 +320,7 @@ def _final_position(
         )
 
 
-def _processing(history: History, outcome: Outcome) -> Iterator[Violation]:
+def _processing(history: History, outcome: Outcome, reached: set[str]) -> Iterator[Violation]:
     """Each committed record before the position of a group was processed for it exactly once."""
     made: dict[GroupPlace, dict[int, list[str]]] = {}
     for records in outcome.committed.values():
@@ -346,16 +346,19 @@ def _processing(history: History, outcome: Outcome) -> Iterator[Violation]:
             if offset < position and offset not in by_offset:
                 yield Violation(
                     kind="not processed",
-                    transactions=_around(history, place, offset),
+                    transactions=_around(history, place, offset, reached),
                     text=f"group {place[0]} passed {value} at {offset} without a value of it",
                 )
 
 
-def _around(history: History, place: GroupPlace, offset: int) -> tuple[str, ...]:
-    """The transaction that moved the group past an offset."""
+def _around(history: History, place: GroupPlace, offset: int, reached: set[str]) -> tuple[str, ...]:
+    """The transaction that moved the group past an offset.
+
+    Its worker may have aborted it, and a late request committed it before.
+    """
     moved = [
         told
         for told in history.transactions.values()
-        if told.offsets.get(place, -1) > offset and told.may_be_committed
+        if told.offsets.get(place, -1) > offset and (told.may_be_committed or told.name in reached)
     ]
     return tuple(told.name for told in sorted(moved, key=lambda told: told.offsets[place])[:1])

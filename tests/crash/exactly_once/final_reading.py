@@ -25,7 +25,7 @@ from crash.exactly_once.workload import PARTITIONS, SOURCE, TOPIC
 from wire.raw_client import RawClient
 from wire.record_requests import Wanted, fetch_body, receive_fetched
 
-_SETTLE_S: Final = 15.0
+_SETTLE_S: Final = 20.0  # for all partitions: their markers are written at the same time
 
 
 def read_outcome(
@@ -39,7 +39,8 @@ def read_outcome(
     link = Link(address, "final", lambda: False)
     for transactional_id in transactional_ids:
         RawProducer(link, transactional_id).init()
-    ends = {partition: _ends(link, partition) for partition in range(PARTITIONS)}
+    deadline_s = time.monotonic() + _SETTLE_S
+    ends = {partition: _ends(link, partition, deadline_s) for partition in range(PARTITIONS)}
     hanging = tuple(number for number, (stable, end) in ends.items() if stable < end)
     committed = {partition: _all_committed(link, partition) for partition in ends}
     positions: dict[GroupPlace, int] = {
@@ -60,9 +61,8 @@ def read_outcome(
     return Outcome(committed=committed, all=everything, positions=positions, hanging=hanging)
 
 
-def _ends(link: Link, partition: int) -> tuple[int, int]:
+def _ends(link: Link, partition: int, deadline_s: float) -> tuple[int, int]:
     """The last stable offset and the high watermark, when all markers are written."""
-    deadline_s = time.monotonic() + _SETTLE_S
     while True:
         stable, end = _fetch_ends(link, partition)
         if stable == end or time.monotonic() > deadline_s:

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from cordwood.broker.cluster.marker_sender import MarkerSender
-from cordwood.broker.cluster.transaction_shards import TransactionShards
+from cordwood.broker.cluster.transactions.marker_sender import MarkerSender
+from cordwood.broker.cluster.transactions.transaction_shards import TransactionShards
 from cordwood.cli.app import main
 
 

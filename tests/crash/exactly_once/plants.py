@@ -35,48 +35,44 @@ def _unsynced_decision() -> None:
     Markers that are on the disk would save the transaction. They come late here, so that a kill
     finds the time between an answer and its markers.
     """
-    from cordwood.log.partition.promises import Promises
     from cordwood.log.transactions.marker_writer import MarkerWriter
     from cordwood.log.transactions.transaction_journal import TransactionJournal
     from cordwood.log.transactions.transaction_topic import TransactionTopic
 
-    write, await_kept = TransactionJournal._write, Promises.await_kept
-    write_markers = MarkerWriter._write_all
-    of_thread = threading.local()
+    append, append_markers = TransactionJournal.append, MarkerWriter.append
 
-    def without_sync(self: TransactionJournal, *arguments: Any) -> None:
-        of_thread.is_writing = True
-        try:
-            write(self, *arguments)
-        finally:
-            of_thread.is_writing = False
+    def without_sync(self: TransactionJournal, entries: Any) -> Any:
+        written = append(self, entries)
+        written.ends.clear()
+        return written
 
-    def skipping(self: Promises, end: Any) -> None:
-        if not getattr(of_thread, "is_writing", False):
-            await_kept(self, end)
+    def late(self: MarkerWriter, markers: Any, *, wait: bool = True) -> Any:
+        wanted = list(markers)
+        if wanted:
+            time.sleep(_LATE_S)
+        return append_markers(self, wanted, wait=wait)
 
-    def late(self: MarkerWriter, *arguments: Any) -> Any:
-        time.sleep(_LATE_S)
-        return write_markers(self, *arguments)
-
-    _set(TransactionJournal, "_write", without_sync)
-    _set(MarkerWriter, "_write_all", late)
-    _set(Promises, "await_kept", skipping)
+    _set(TransactionJournal, "append", without_sync)
+    _set(MarkerWriter, "append", late)
     _set(TransactionTopic, "request_sync", lambda self: None)
 
 
 def _unsynced_markers() -> None:
     """They are synced a moment later, so that the transaction is not merely stuck."""
-    from cordwood.log.transactions.log_syncs import LogSyncs
+    from cordwood.log.transactions.marker_writer import MarkerWriter
 
-    def later(_: LogSyncs, ends: Any) -> dict[Any, Exception]:
-        for log, end in ends.items():
+    append = MarkerWriter.append
+
+    def later(self: MarkerWriter, markers: Any, *, wait: bool = True) -> Any:
+        written = append(self, markers, wait=wait)
+        for log, end in written.ends.items():
             timer = threading.Timer(_LATE_S, log.promises.await_kept, (end,))
             timer.daemon = True
             timer.start()
-        return {}
+        written.ends.clear()
+        return written
 
-    _set(LogSyncs, "await_kept", later)
+    _set(MarkerWriter, "append", later)
 
 
 def _lost_offsets() -> None:
@@ -98,16 +94,17 @@ def _early_answer() -> None:
     """The caller hears of it first; then it is written."""
     from cordwood.log.transactions.transaction_journal import TransactionJournal
 
-    write = TransactionJournal.write
+    append = TransactionJournal.append
 
-    def answer_first(self: TransactionJournal, entries: list[Any]) -> None:
+    def answer_first(self: TransactionJournal, entries: list[Any]) -> Any:
         for entry in entries:
             if entry.written is not None:
                 entry.written(None)
-        time.sleep(_LATE_S)
-        write(self, [replace(entry, written=None) for entry in entries])
+        if entries:
+            time.sleep(_LATE_S)
+        return append(self, [replace(entry, written=None) for entry in entries])
 
-    _set(TransactionJournal, "write", answer_first)
+    _set(TransactionJournal, "append", answer_first)
 
 
 def _visible_aborts() -> None:
