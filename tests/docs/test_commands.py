@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer
 
-from cordwood.cli.app import app
+from cordwood.cli.command_list import app
 
 from .test_snippets import DOCUMENTS, ROOT, name_of
 
@@ -57,7 +57,7 @@ def test_commands_that_a_document_shows_are_there(document: Path) -> None:
 
 def test_extras_that_documents_name_are_there() -> None:
     texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
-    named = re.findall(r"(?:\bcordwood|'\.)\[([a-z,]+)\]", "\n".join(texts))
+    named = re.findall(r"(?:\bcordwood|'\.)\[([a-z0-9,]+)\]", "\n".join(texts))
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

@@ -197,6 +197,14 @@ def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
             ],
             marks=SPARK,
         ),
+        pytest.param(
+            "spark_state",
+            [
+                "visits that ended: [('ada', 2), ('bob', 1)]",
+                "visits that ended: [('ada', 2), ('bob', 1), ('eve', 1)]",
+            ],
+            marks=SPARK,
+        ),
     ],
 )
 def test_an_example_with_spark_comes_to_its_results(

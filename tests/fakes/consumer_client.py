@@ -86,7 +86,7 @@ class ConsumerClient:
     owned: Assignment = field(default_factory=dict)
 
     def join(self) -> HeartbeatAnswer:
-        """Start anew, owning nothing."""
+        """Start again, owning nothing."""
         self.epoch, self.owned = 0, {}
         return self._take(
             self.house.send(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from cordwood.archive.object_port import ConditionalObjects
 from cordwood.archive.object_store import ObjectInfo, ObjectStore
 from cordwood.storage.files import Buffer
 
@@ -88,6 +89,22 @@ class FailingObjects:
 
     def distrust_checksums(self) -> None:
         self.inner.distrust_checksums()
+
+    def why_unconditional(self) -> str | None:
+        return None
+
+    def get_tagged(self, key: str, *, limit: int) -> tuple[bytes, str]:
+        self._call("get_tagged", key)
+        assert isinstance(self.inner, ConditionalObjects)
+        return self.inner.get_tagged(key, limit=limit)
+
+    def put_if(self, key: str, data: bytes, *, replaces: str | None) -> str:
+        fails = self._call("put_if", key)
+        assert isinstance(self.inner, ConditionalObjects)
+        tag = self.inner.put_if(key, data, replaces=replaces)
+        if fails:
+            raise self._error()
+        return tag
 
     def size(self, key: str) -> int:
         self._call("size", key)

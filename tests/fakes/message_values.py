@@ -35,11 +35,22 @@ _LONG_DURATIONS: Final = st.integers(-(2**40), 2**40)
 _MOMENTS: Final = st.integers(0, 4_000_000_000).map(lambda seconds: seconds * 1000)
 
 
+# Hypothesis examines a strategy when it is first used, which takes longer than an example. By the
+# identity of the fields, which are kept here too: so nothing else gets their identity.
+_MESSAGES: Final[
+    dict[tuple[int, int], tuple[Sequence[FieldSchema], st.SearchStrategy[dict[str, Any]]]]
+] = {}
+
+
 def messages(fields: Sequence[FieldSchema], version: int) -> st.SearchStrategy[dict[str, Any]]:
-    """Mappings with every field that the version has."""
-    return st.fixed_dictionaries(
-        {field.name: _values(field, version) for field in fields if version in field.versions}
-    )
+    """Mappings with every field that the version has. `fields` are those of a schema."""
+    known = _MESSAGES.get((id(fields), version))
+    if known is None:
+        strategy = st.fixed_dictionaries(
+            {field.name: _values(field, version) for field in fields if version in field.versions}
+        )
+        known = _MESSAGES[id(fields), version] = (fields, strategy)
+    return known[1]
 
 
 def _values(field: FieldSchema, version: int) -> st.SearchStrategy[Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from cordwood.archive.object_port import ConditionalObjects
 from cordwood.archive.object_store import PIECE_BYTES, ObjectStore, get
 from cordwood.errors import LimitExceededError
 
@@ -104,3 +105,36 @@ class ObjectStoreRules:
             objects.put("t/other", failing())
 
         assert get(objects, "t/manifest", limit=10) == b"old"
+
+    def test_an_object_is_created_by_one_of_two(self, objects: ObjectStore) -> None:
+        assert isinstance(objects, ConditionalObjects)
+        tag = objects.put_if("a/one", b"first", replaces=None)
+
+        with pytest.raises(FileExistsError):
+            objects.put_if("a/one", b"second", replaces=None)
+
+        assert objects.get_tagged("a/one", limit=100) == (b"first", tag)
+
+    def test_an_object_is_replaced_by_one_who_knows_what_is_there(
+        self, objects: ObjectStore
+    ) -> None:
+        assert isinstance(objects, ConditionalObjects)
+        old = objects.put_if("a/one", b"old", replaces=None)
+        tag = objects.put_if("a/one", b"new", replaces=old)
+
+        with pytest.raises(FileExistsError):
+            objects.put_if("a/one", b"late", replaces=old)
+
+        assert objects.get_tagged("a/one", limit=100) == (b"new", tag)
+        assert [info.key for info in objects.listing("a")] == ["a/one"]
+
+    def test_a_tagged_object_has_a_limit_and_may_be_missing(self, objects: ObjectStore) -> None:
+        assert isinstance(objects, ConditionalObjects)
+        objects.put("a/one", [b"0123456789"])
+
+        with pytest.raises(LimitExceededError):
+            objects.get_tagged("a/one", limit=9)
+        with pytest.raises(FileNotFoundError):
+            objects.get_tagged("a/two", limit=9)
+        with pytest.raises(FileExistsError):
+            objects.put_if("a/two", b"x", replaces="another")

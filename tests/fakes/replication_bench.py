@@ -85,6 +85,7 @@ class ReplicationBench:
         self.fetches: list[tuple[int, ReplicaFetch, Callable[[Any], None]]] = []
         self.queries: list[Callable[[LogBounds | None], None]] = []
         self.reasons: list[str] = []
+        self.troubles: list[str] = []
         self.waiting_jobs: list[Callable[[], None]] | None = None  # None: jobs run at once
         self.replicas = NodeReplicas(
             NodePorts(
@@ -140,6 +141,7 @@ class ReplicationBench:
         epoch: int = 1,
         last_epoch: int = -1,
         life: int | None = None,
+        log_start: int = 0,
         is_again: bool = False,
     ) -> FollowerRead:
         """Node 2 or 3 fetches from this leader."""
@@ -148,7 +150,7 @@ class ReplicationBench:
             leader_epoch=LeaderEpoch(epoch),
             offset=Offset(offset),
             last_epoch=LeaderEpoch(last_epoch),
-            log_start=Offset(0),
+            log_start=Offset(log_start),
             high_watermark=Offset(0),
         )
         return self.replica.fetch(
@@ -213,6 +215,9 @@ class ReplicationBench:
 
     def change_isr(self, change: IsrChange, when_done: Callable[[IsrOutcome], None]) -> None:
         self.asked.append((change, when_done))
+
+    def paused(self, place: PartitionPlace, reason: str) -> None:
+        self.troubles.append(reason)
 
     def stopped(self, place: PartitionPlace, reason: str) -> None:
         self.reasons.append(reason)

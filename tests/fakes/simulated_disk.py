@@ -7,7 +7,7 @@ is on the disk and a list of changes since.
 A change is in one of three states. PENDING: the next sync makes it durable. SYNCED: it is, but
 it waits in the list behind one that is not. UNDECIDED: a sync failed over it; it may be on the
 disk or not, and no later sync tells. Names know only the first two: a journalling file system
-whose directory sync failed takes no further changes until it is mounted anew, so a later sync
+whose directory sync failed takes no further changes until it is mounted again, so a later sync
 that succeeds is to be believed.
 """
 
@@ -35,6 +35,9 @@ class Mood(enum.Enum):
     ALL_KEPT = "all kept"
     PREFIX = "a prefix kept"
     MIXED = "each decided by itself"
+
+
+_MOODS = list(Mood)
 
 
 @dataclass
@@ -120,18 +123,20 @@ class FileNode:
         self.has_dirty_words = False  # clean, says the kernel; which moment the disk has, nobody
 
     def copy(self) -> FileNode:
-        return replace(
-            self,
+        return FileNode(
             content=bytearray(self.content),
             base=bytearray(self.base),
-            changes=[replace(change) for change in self.changes],
+            changes=[Change(each.position, each.data, each.state) for each in self.changes],
             words=dict(self.words),
             word_stores=list(self.word_stores),
+            has_dirty_words=self.has_dirty_words,
+            was_synced=self.was_synced,
+            modified_ms=self.modified_ms,
         )
 
     def after_power_cut(self, rng: random.Random) -> FileNode:
         content = bytearray(self.base)
-        mood = rng.choice(list(Mood))
+        mood = rng.choice(_MOODS)
         unsynced = sum(change.state is not State.SYNCED for change in self.changes)
         kept = {Mood.ALL_KEPT: unsynced, Mood.PREFIX: rng.randint(0, unsynced)}.get(mood, 0)
         for change in self.changes:
@@ -252,7 +257,7 @@ class Disk:
 
     def after_power_cut(self, rng: random.Random) -> Disk:
         tree = {node: dict(names) for node, names in self.base_tree.items()}
-        mood = rng.choice(list(Mood))
+        mood = rng.choice(_MOODS)
         kept_prefix = rng.randint(0, len(self.name_changes))
         unsynced_names = set()
         for number, change in enumerate(self.name_changes):

@@ -124,6 +124,10 @@ class SimulatedWordMap:
         self._is_writable = writable
         self._is_open = True
 
+    @property
+    def cells(self) -> SimulatedWordMap:
+        return self
+
     def __getitem__(self, index: int, /) -> int:
         with self._fs.guard:
             word: int = struct.unpack_from("=q", self._node.content, self._position(index))[0]

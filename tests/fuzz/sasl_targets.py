@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from cordwood.broker.config.sasl_config import SaslConfig, SaslKeys
 from cordwood.broker.net.answer import Answer
 from cordwood.broker.net.connection_host import ConnectionHost
-from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.net.request_metrics import RequestMetrics, ThreadCounts
 from cordwood.broker.net.sasl_gate import SaslGate, guarded
 from cordwood.broker.net.session import UNLIMITED, Session
 from cordwood.broker.security.authentication import ListenerAuthentication
@@ -144,7 +144,11 @@ class _Connection:
         self.session = session
         self.answers: deque[Answer] = deque()
         self.sent = 0
+        self.counts = ThreadCounts()
         self.is_closed = False
+
+    def send_alone(self, answer: Answer, frame: bytes) -> int:
+        return -1
 
     def send_ready(self) -> None:
         while self.answers and self.answers[0].is_ready:

@@ -17,6 +17,7 @@ from cordwood.protocol.messages import Fields, decode_request, encode_request
 from cordwood.protocol.produce_request import decode_produce_request
 from cordwood.protocol.request_header import decode_request_header, skip_header_tags
 from cordwood.protocol.schemas import MESSAGE_SCHEMAS
+from cordwood.protocol.sole_fetch import find_sole_fetch
 from cordwood.protocol.sole_produce import find_sole_produce
 from fakes.client_batches import client_batch
 from fuzz.target import target
@@ -86,7 +87,8 @@ def sole_produce(data: bytes) -> None:
     found = find_sole_produce(data, 0, len(data))
     if found is None:
         return
-    version, correlation_id, acks, timeout_ms, name_at, name_end, partition, at, end = found
+    version, correlation_id, acks, timeout_ms, name_at, name_end, partition, at, end = found[:9]
+    id_at, id_end = found[9:]
     frame = memoryview(data)
     with contextlib.suppress(FormatError):  # a name or an id that is not text is found later
         header, position = decode_request_header(frame)
@@ -94,7 +96,8 @@ def sole_produce(data: bytes) -> None:
             position = skip_header_tags(frame, position)
         request = decode_produce_request(version, frame[position:])
         assert header[:3] == (0, version, correlation_id)
-        assert request[:3] == (None, acks, timeout_ms)
+        id_ = None if id_at < 0 else data[id_at:id_end].decode()
+        assert request[:3] == (id_, acks, timeout_ms)
         ((topic, number, records),) = request.parts
         assert topic == data[name_at:name_end].decode()
         assert (number, bytes(records)) == (partition, data[at:end])
@@ -127,6 +130,50 @@ def fetch_request(data: bytes) -> None:
     version = chosen(data[0] if data else 0, ApiKey.FETCH)
     request = decode_fetch_request(version, memoryview(data)[1:])
     assert len(request.parts) + len(request.forgotten) <= len(data)
+
+
+def _sole_fetch(version: int) -> bytes:
+    """One partition of one topic, without a session."""
+    is_flexible = version >= _FIRST_FLEXIBLE_FETCH
+    one, none = (b"\x02", b"\x01") if is_flexible else (bytes.fromhex("00000001"), bytes(4))
+    no_tags = b"\0" if is_flexible else b""
+    length = bytes([len(NAME) + 1]) if is_flexible else len(NAME).to_bytes(2, "big")
+    name = bytes(16) if version >= 13 else length + NAME
+    data = b"\0\1" + version.to_bytes(2, "big") + bytes.fromhex("00000007") + b"\x00\x03raw"
+    data += no_tags + (b"" if version >= 15 else b"\xff" * 4)
+    data += bytes.fromhex("000001f4000000010320000000")
+    data += bytes.fromhex("00000000ffffffff") if version >= 7 else b""
+    data += one + name + one + bytes(4)
+    data += bytes(4) if version >= 9 else b""
+    data += bytes(8)
+    data += b"\xff" * 4 if version >= 12 else b""
+    data += b"\xff" * 8 if version >= 5 else b""
+    data += bytes.fromhex("00100000") + no_tags * 2
+    data += none if version >= 7 else b""
+    if version >= 11:
+        data += b"\x01" if is_flexible else b"\0\0"
+    return data + no_tags
+
+
+@target(*(_sole_fetch(version) for version in (4, 7, 11, 12, 13, 17)))
+def sole_fetch(data: bytes) -> None:
+    """Whatever is found in one pass is what the slow way reads."""
+    found = find_sole_fetch(data, 0, len(data))
+    if found is None:
+        return
+    version, correlation_id, *limits = found[:6]
+    _, _, partition, leader_epoch, offset, last_epoch, bytes_max = found[6:]
+    frame = memoryview(data)
+    with contextlib.suppress(FormatError):  # a name or an id that is not text is found later
+        header, position = decode_request_header(frame)
+        if version >= _FIRST_FLEXIBLE_FETCH:
+            position = skip_header_tags(frame, position)
+        request = decode_fetch_request(version, frame[position:])
+        assert header[:3] == (1, version, correlation_id)
+        assert request[:5] == (-1, *limits)
+        (part,) = request.parts
+        assert (part.partition, part.offset, part.max_bytes) == (partition, offset, bytes_max)
+        assert (part.leader_epoch, part.last_fetched_epoch) == (leader_epoch, last_epoch)
 
 
 # --- all others ---------------------------------------------------------------------------------

@@ -389,6 +389,26 @@ def test_encoding_records(
     agreed(call)
 
 
+@given(
+    value=maybe_bytes | odd_values,
+    key=maybe_bytes | odd_values,
+    headers=st.lists(
+        st.tuples(st.text(max_size=3) | odd_values, maybe_bytes | odd_values), max_size=2
+    ),
+    timestamp=st.integers(-3, INT64_MAX + 1),
+    attributes=st.integers(0, 0x7FFF),
+    size_max=st.integers(0, 300),
+)
+def test_encoding_a_sole_record(
+    value: object, key: object, headers: object, timestamp: int, attributes: int, size_max: int
+) -> None:
+    agreed(
+        lambda form: form.encode_sole(
+            value, key, headers, timestamp, 5, attributes, size_max, crc32c.crc32c
+        )
+    )
+
+
 @given(records=st.lists(items | odd_items, max_size=8), partitions=st.integers(1, 5))
 def test_sorting_by_key(records: list[object], partitions: int) -> None:
     agreed(lambda form: form.split_by_key(records, Record, partitions, partitions - 1))
@@ -437,7 +457,7 @@ def test_the_record_of_an_offset(data: bytes, offset: int) -> None:
 
 @given(
     entries=st.lists(st.tuples(st.integers(0, 50), st.integers(0, INT32_MAX)), max_size=12),
-    wanted=st.integers(-1, 60) | int64s,
+    wanted=st.integers(-1, 60) | st.integers(-1_000, INT64_MAX - 1_000),
 )
 def test_the_entry_at_or_below_an_offset(entries: list[tuple[int, int]], wanted: int) -> None:
     entries.sort()
@@ -447,3 +467,9 @@ def test_the_entry_at_or_below_an_offset(entries: list[tuple[int, int]], wanted:
 
     below = [entry for entry in entries if entry[0] <= wanted]
     assert found == (below[-1] if below else (-1, 0))
+    around = agreed(lambda form: form.entries_around(data, 1_000, 1_000 + wanted))
+    above = entries[len(below) :]
+    last, position = below[-1] if below else (0, 0)
+    next_last, next_position = above[0] if above else (0, 0)
+    beyond = above[1][1] if len(above) > 1 else 0
+    assert around == (1_000 + last, position, 1_000 + next_last, next_position, beyond)

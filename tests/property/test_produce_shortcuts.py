@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import struct
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -97,7 +98,8 @@ def test_what_is_found_is_what_the_long_way_reads(data: bytes) -> None:
     found = found_by(sole_produce, data)
     if found is None:
         return
-    version, correlation_id, acks, timeout_ms, name_at, name_end, partition, at, end = found
+    version, correlation_id, acks, timeout_ms, name_at, name_end, partition, at, end = found[:9]
+    id_at, id_end = found[9:]
     frame = memoryview(data)
 
     with contextlib.suppress(FormatError):  # a name or an id that is not text is found later
@@ -107,7 +109,8 @@ def test_what_is_found_is_what_the_long_way_reads(data: bytes) -> None:
         request = decode_produce_request(version, frame[position:])
 
         assert header[:3] == (0, version, correlation_id)
-        assert request[:3] == (None, acks, timeout_ms)
+        id_ = None if id_at < 0 else data[id_at:id_end].decode()
+        assert request[:3] == (id_, acks, timeout_ms)
         ((topic, number, records),) = request.parts
         name = topic.bytes if isinstance(topic, UUID) else topic.encode()
         assert (name, number) == (data[name_at:name_end], partition)
@@ -153,6 +156,90 @@ def test_nothing_is_read_behind_the_end(data: bytes, drawn: st.DataObject) -> No
 
     for form in (sole_produce, plain_sole_produce):
         assert found_by(form, data, 0, end) == found_by(form, data[:end])
+
+
+# --- frames of several clients ------------------------------------------------------------------
+
+
+def in_a_row(received: list[bytes]) -> tuple[bytes, list[int]]:
+    """Frames as they are gathered: each behind its size, and the end of each."""
+    joined, ends = bytearray(), []
+    for each in received:
+        joined += each
+        ends.append(len(joined))
+    return bytes(joined), ends
+
+
+def with_size(frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame)) + frame
+
+
+@st.composite
+def received_frames(draw: st.DrawFn) -> list[bytes]:
+    """What connections have received: mostly frames of few kinds, some of them wrong or cut."""
+    few = draw(st.lists(frames(), min_size=1, max_size=3))
+    whole = st.sampled_from(few).map(with_size)
+    wrong = changed_frames().map(with_size) | st.binary(max_size=20)
+    return draw(st.lists(whole | whole | wrong, max_size=8))
+
+
+@given(received_frames())
+def test_both_forms_find_the_same_among_several(received: list[bytes]) -> None:
+    data, ends = in_a_row(received)
+
+    assert sole_produce.find_sole_produces(data, ends) == plain_sole_produce.find_sole_produces(
+        data, ends
+    )
+
+
+@given(received_frames())
+def test_among_several_each_is_found_as_if_it_were_alone(received: list[bytes]) -> None:
+    """Except those of transactions, which are looked at one by one."""
+    data, ends = in_a_row(received)
+    alone = {
+        index: found_by(sole_produce, data, begin + 4, end)
+        for index, (begin, end) in enumerate(pairwise([0, *ends]))
+        if end - begin > 4 and int.from_bytes(data[begin : begin + 4], "big") == end - begin - 4
+    }
+    alone = {index: sole for index, sole in alone.items() if sole is not None and sole[9] < 0}
+
+    runs = sole_produce.find_sole_produces(data, ends)
+
+    found: dict[int, Any] = {}
+    for version, acks, timeout_ms, name, partition, indexes, ids, spans in runs:
+        if version < 0:
+            assert alone.get(indexes[0]) is None
+        for number, (index, correlation_id) in enumerate(zip(indexes, ids, strict=False)):
+            at, stop = spans[2 * number : 2 * number + 2]
+            found[index] = (version, correlation_id, acks, timeout_ms, name, partition, at, stop)
+    assert found == {
+        index: (*sole[:4], data[sole[4] : sole[5]], *sole[6:9])
+        for index, sole in alone.items()
+        if sole is not None
+    }
+    assert [index for run in runs for index in run[5]] == list(range(len(ends)))
+
+
+def test_requests_that_differ_in_clients_and_records_make_one_run() -> None:
+    received = [
+        with_size(request_header(0, 9, number, client) + produce_body(9, [("t", 0, records)]))
+        for number, client, records in ((1, "a", b"x"), (2, "bb", b"yy"), (3, None, b"z"))
+    ]
+
+    ((*_, indexes, ids, _spans),) = sole_produce.find_sole_produces(*in_a_row(received))
+
+    assert (indexes, ids) == ([0, 1, 2], [1, 2, 3])
+
+
+@given(received_frames(), st.data())
+def test_ends_that_lie_are_not_followed(received: list[bytes], drawn: st.DataObject) -> None:
+    data, ends = in_a_row(received)
+    lying = [end + drawn.draw(st.integers(-9, 9)) for end in ends]
+
+    for form in (sole_produce, plain_sole_produce):
+        runs = form.find_sole_produces(data, lying)
+
+        assert [index for run in runs for index in run[5]] == list(range(len(ends)))
 
 
 # --- the batch ----------------------------------------------------------------------------------
@@ -225,9 +312,35 @@ configs = st.sampled_from(
 
 @given(any_batches)
 def test_both_forms_say_the_same_of_a_batch(data: bytes) -> None:
-    assert record_scan.survey_produced(data, 0, len(data)) == plain_record_scan.survey_produced(
-        data, 0, len(data)
-    )
+    of_both = [
+        form.survey_produced(data, 0, len(data), 0, NOW + 20, False)
+        for form in (record_scan, plain_record_scan)
+    ]
+
+    assert of_both[0] == of_both[1]
+
+
+@given(st.lists(any_batches, max_size=6), st.sampled_from([90, 1000]), st.booleans())
+def test_batches_are_surveyed_together_as_each_alone(
+    received: list[bytes], size_max: int, needs_keys: bool
+) -> None:
+    data, ends = in_a_row(received)
+    spans = [at for pair in pairwise([0, *ends]) for at in pair]
+    alone = [
+        record_scan.survey_produced(each, 0, len(each), 0, NOW + 20, needs_keys)
+        if len(each) <= size_max
+        else None
+        for each in received
+    ]
+
+    for form in (record_scan, plain_record_scan):
+        surveyed = form.survey_all_produced(data, spans, size_max, 0, NOW + 20, needs_keys)
+
+        if None in alone:
+            assert surveyed is None
+        else:
+            is_numbered = any(batch.producer_id != -1 for batch in alone if batch is not None)
+            assert surveyed == (alone, data, is_numbered)
 
 
 def by_the_long_way(data: bytes, config: TopicConfig) -> Any:
@@ -288,4 +401,4 @@ def test_a_size_that_lies_is_not_followed() -> None:
     for size in (-1, 0, 48, 10_000, 2**31 - 1):
         struct.pack_into(">i", data, 8, size)
         for form in (record_scan, plain_record_scan):
-            assert form.survey_produced(bytes(data), 0, len(data)) is None
+            assert form.survey_produced(bytes(data), 0, len(data), 0, NOW, False) is None

@@ -71,6 +71,10 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
         ("next offset 4", "is 6"),
     ),
     (
+        errors.EarlierBatchRefusedError(7, expected=3, got=5),
+        ("7", "3", "5", "again"),
+    ),
+    (
         errors.OutOfOrderSequenceError(7, expected=3, got=5),
         ("producer 7", "expected sequence 3", "got 5"),
     ),
@@ -98,6 +102,10 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
     (
         errors.TableChangedError("lake.orders", "another run was faster"),
         ("lake.orders", "another run was faster", "run it again"),
+    ),
+    (
+        errors.CatalogUnreachableError("lake.orders", "http://host:8181", "connection refused"),
+        ("lake.orders", "http://host:8181", "connection refused", "run the job again"),
     ),
     (errors.LogClosedError("orders-0"), ("orders-0 is closed",)),
     (

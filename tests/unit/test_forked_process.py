@@ -1,53 +1,10 @@
 """What a forked child can do with its parent's store: nothing, and it is told why."""
 
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
-# A process of its own forks: pytest's workers have threads, of which any may hold a lock.
-_PROGRAM = """
-import multiprocessing, os, sys, threading
-import cordwood
-from cordwood.errors import DirectoryLockedError, ForkedStoreError
-
-def refused(action):
-    try:
-        action()
-    except ForkedStoreError as error:
-        assert f"process {os.getppid()}" in str(error), error
-        return
-    raise AssertionError("not refused")
-
-def in_child(action):
-    pid = os.fork()
-    if not pid:
-        try:
-            action()
-        except BaseException as error:
-            print("child:", repr(error), flush=True)
-            os._exit(1)
-        os._exit(0)
-    assert os.waitpid(pid, 0)[1] == 0
-"""
-
-
-def run_program(body: str, directory: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/src"}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _PROGRAM + textwrap.dedent(body), str(directory)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+from fakes.forking_program import run_forking
 
 
 @pytest.mark.parametrize("durability", ["os", "disk"])
@@ -91,7 +48,7 @@ def test_every_handle_refuses_in_a_forked_child(tmp_path: Path, durability: str)
     assert topic.append(b"parent 1").offset == 1
     store.close()
     """
-    run_program(body, tmp_path / "data")
+    run_forking(body, tmp_path / "data")
 
 
 def test_the_lock_stays_with_the_parent_when_a_child_closes_and_ends(tmp_path: Path) -> None:
@@ -130,7 +87,7 @@ def test_the_lock_stays_with_the_parent_when_a_child_closes_and_ends(tmp_path: P
     store.close()
     in_child(lambda: cordwood.open(sys.argv[1]).close())
     """
-    run_program(body, tmp_path / "data")
+    run_forking(body, tmp_path / "data")
 
 
 def test_a_child_leaves_its_parents_broker_alone(tmp_path: Path) -> None:
@@ -152,4 +109,4 @@ def test_a_child_leaves_its_parents_broker_alone(tmp_path: Path) -> None:
         socket.create_connection(address, 5).close()
         broker.store.topic("t").append(b"still")
     """
-    run_program(body, tmp_path)
+    run_forking(body, tmp_path)

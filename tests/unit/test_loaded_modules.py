@@ -10,6 +10,7 @@ import pytest
 # Packages that take long to import, and are needed by few.
 HEAVY = {
     "Cython",
+    "_hashlib",  # OpenSSL
     "asyncio",
     "concurrent.futures.process",
     "cryptography",
@@ -28,12 +29,16 @@ HEAVY = {
     "pyspark",
     "rich",
     "sqlite3",
+    "ssl",
     "typer",
     "unittest",
     "xml",
     "zoneinfo",
     "zstandard",
 }
+
+# Loaded by Typer and by `tempfile`, too.
+NEEDED_BY_FEW = {"bz2", "difflib", "shutil"}
 
 
 def loaded_by(program: str, directory: Path) -> set[str]:
@@ -70,6 +75,7 @@ with cordwood.open("data") as store:
     modules = loaded_by(program, tmp_path)
 
     assert heavy(modules) == set()
+    assert modules.isdisjoint(NEEDED_BY_FEW)
     rooms = {name.split(".")[1] for name in modules if name.startswith("cordwood.")}
     assert rooms.isdisjoint({"broker", "cli", "remote", "settings", "spark", "testing"})
     assert {name for name in modules if name.startswith("cordwood.archive.")} == {
@@ -103,6 +109,40 @@ with cordwood.Broker("data", topics=["orders"]) as broker:
 
     assert heavy(modules) == set()
     assert not {name for name in modules if name.startswith(("cordwood.cli", "cordwood.spark"))}
+
+
+def test_a_served_directory_has_loaded_no_command_line_library(tmp_path: Path) -> None:
+    program = """
+import os, signal, socket, threading
+from cordwood.cli.app import main
+held = socket.socket()  # bound, so that nobody else gets the port
+held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+held.bind(("127.0.0.1", 0))
+port = held.getsockname()[1]
+def ask():
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(bytes.fromhex("0000000a001200000000 0001ffff"))
+                if client.recv(4):
+                    break
+        except OSError:
+            pass
+    answered.extend(sys.modules)
+    os.kill(os.getpid(), signal.SIGTERM)  # the main thread waits for it
+answered = []
+threading.Thread(target=ask, daemon=True).start()
+try:
+    main(["serve", "--dir", "data", "--port", str(port), "--log-level=error"])
+except SystemExit as ended:
+    assert not ended.code and answered
+"""
+
+    modules = loaded_by(program, tmp_path)
+
+    assert heavy(modules) == set()
+    assert modules.isdisjoint(NEEDED_BY_FEW)
+    assert "cordwood.cli.command_list" not in modules
 
 
 @pytest.mark.parametrize("command", ["--version", "topics list --at data"])

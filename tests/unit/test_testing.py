@@ -1,7 +1,6 @@
 """A broker inside a test: started, restarted, killed, several at once."""
 
 import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 import cordwood
 from cordwood.errors import ConfigError, DirectoryLockedError, LogClosedError
 from cordwood.testing import Broker
+from fakes.own_threads import OwnThreads
 
 pytest_plugins = ["pytester"]
 
@@ -201,13 +201,12 @@ def test_a_directory_that_is_in_use_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_thread_and_no_socket_outlives_it() -> None:
-    before = set(threading.enumerate())
+    with OwnThreads() as threads:
+        with cordwood.Broker(topics=["orders"], config={"metrics.port": 0}) as broker:
+            produce(broker, "orders", b"x")
+            port = broker.port
+        left = [name for name in threads.names if name.startswith("cordwood")]
 
-    with cordwood.Broker(topics=["orders"], config={"metrics.port": 0}) as broker:
-        produce(broker, "orders", b"x")
-        port = broker.port
-
-    left = [t.name for t in set(threading.enumerate()) - before if t.name.startswith("cordwood")]
     assert left == []
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=30)

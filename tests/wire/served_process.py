@@ -7,8 +7,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
+
+from fakes.reserved_port import reserved_port
 
 TIMEOUT_S = 60.0
 
@@ -27,7 +30,8 @@ class ServedProcess:
         self._settings = settings
         self.arguments = arguments
         self._keeps_port = keeps_port
-        self._port = 0
+        self._ends = ExitStack()
+        self._port = self._ends.enter_context(reserved_port()) if keeps_port else 0
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
         self.started: dict[str, Any] = {}
@@ -38,6 +42,7 @@ class ServedProcess:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        self._ends.close()
 
     @property
     def address(self) -> str:
@@ -46,7 +51,7 @@ class ServedProcess:
     def start(self) -> None:
         """Returns once clients are answered."""
         self._starts += 1
-        reports = self.directory.with_name(f"{self.directory.name}-{self._starts}.log")
+        reports = self._reports
         command = [sys.executable, "-m", "cordwood", "serve", "--dir", str(self.directory)]
         port = self._port if self._keeps_port else 0
         command += ["--port", str(port), "--log-format", "json", *self.arguments]
@@ -59,10 +64,21 @@ class ServedProcess:
             self._process = subprocess.Popen(
                 command, stderr=output, stdout=output, env=environment, cwd=self.directory.parent
             )
-        self.started = self._await_report(reports, "started")
+        self.started = self.await_report("started")
         self._port = int(self.started["address"].rsplit(":", 1)[1])
 
-    def _await_report(self, reports: Path, event: str) -> dict[str, Any]:
+    @property
+    def _reports(self) -> Path:
+        return self.directory.with_name(f"{self.directory.name}-{self._starts}.log")
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def await_report(self, event: str) -> dict[str, Any]:
+        """The first line of its log about `event`."""
+        reports = self._reports
         assert self._process is not None
         deadline_s = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline_s:

@@ -1,6 +1,7 @@
 """Several processes of one node: one store, one answer to every client, whoever is killed."""
 
 import os
+import resource
 import signal
 import threading
 from collections.abc import Iterable, Iterator
@@ -474,6 +475,24 @@ def test_a_process_that_is_asked_to_end_is_started_again(served: ServedProcesses
     before = _workers(served)
 
     os.kill(before[1], signal.SIGTERM)
+    _await_another(served, before[1])
+    await_true(lambda: leaders(served.address, "t") is not None)
+
+    assert produce(served.addresses[1], "t", range(40)) == set(range(40))
+    assert served.stop() == 0
+
+
+def test_a_process_is_started_again_once_the_system_has_descriptors_for_it(
+    served: ServedProcesses,
+) -> None:
+    create(served.address, "t")
+    before = _workers(served)
+    limits = resource.prlimit(served.pid, resource.RLIMIT_NOFILE)
+
+    resource.prlimit(served.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+    os.kill(before[1], signal.SIGKILL)
+    served.await_report("process not started")
+    resource.prlimit(served.pid, resource.RLIMIT_NOFILE, limits)
     _await_another(served, before[1])
     await_true(lambda: leaders(served.address, "t") is not None)
 

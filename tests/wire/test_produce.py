@@ -65,17 +65,16 @@ def test_topics_that_come_and_go_leave_nothing_behind_in_the_broker(
     assert isinstance(handler, ProduceHandler)
     lanes = handler._lanes
     store = broker.store
-    before = len(lanes._by_log)
+    before = len(lanes._lanes)
     for _ in range(5):
         topic_id = store.create_topic("comes-and-goes").topic_id
         assert produce(client, "comes-and-goes", BATCH).base_offset == 0
         assert produce(client, topic_id, BATCH, version=13).base_offset == 2
         store.delete_topic("comes-and-goes")
 
-    await_true(lambda: len(lanes._by_log) <= before)
-    remembered = {
-        lane.log for known in (lanes._lanes, lanes._lanes_by_id) for lane in known.values()
-    }
+    await_true(lambda: len(lanes._lanes) <= before)
+    known = lanes._lanes
+    remembered = {lane.log for table in (known.by_name, known.by_id) for lane in table.values()}
     assert not any(log.is_closed for log in {*remembered, *lanes._watch._watches})
 
 

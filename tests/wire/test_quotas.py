@@ -13,7 +13,7 @@ from cordwood.protocol.error_code import ErrorCode
 from cordwood.security.security_state import QuotaEntity, SecurityState
 from fakes.client_batches import client_batch
 from wire.quota_requests import alter_quotas, set_quota
-from wire.raw_client import RawClient
+from wire.raw_client import RawClient, framed, request_header
 from wire.record_requests import Wanted, fetch, fetch_body, produce, produce_body
 from wire.waiting import await_true
 
@@ -158,12 +158,17 @@ def test_a_hundred_thousand_client_ids_leave_the_broker_as_it_was(
     broker: cordwood.Broker,
 ) -> None:
     set_quota(broker.bootstrap_servers, {"client-id": None}, request_percentage=50.0)
-    with RawClient(broker.bootstrap_servers) as client:
+    with RawClient(broker.bootstrap_servers) as client, client.socket.makefile("rb") as answers:
         for begin in range(0, 100_000, 500):
-            for number in range(begin, begin + 500):
-                client.send(ApiKey.METADATA, 1, b"\0\0\0\0", client_id=f"client-{number}")
-            for _ in range(500):
-                client.receive(ApiKey.METADATA, 1)
+            numbers = range(begin, begin + 500)
+            headers = [request_header(ApiKey.METADATA, 1, n, f"client-{n}") for n in numbers]
+            client.send_bytes(b"".join(framed(header + b"\0\0\0\0") for header in headers))
+            # All answers have the size of the first.
+            first = answers.read(4)
+            size = 4 + int.from_bytes(first, "big")
+            whole = first + answers.read(500 * size - 4)
+            answered = [whole[at : at + 8] for at in range(0, 500 * size, size)]
+            assert answered == [first + number.to_bytes(4, "big") for number in numbers]
 
     assert broker._running().quotas.view().tracked <= 10_000
 
@@ -396,7 +401,7 @@ def test_an_address_connects_no_faster_than_its_quota(broker: cordwood.Broker) -
 def test_another_address_is_not_affected(broker: cordwood.Broker) -> None:
     set_quota(broker.bootstrap_servers, {"ip": "10.0.0.1"}, connection_creation_rate=1)
 
-    assert connect(broker, 30) < 5
+    assert connect(broker, 30) < 20  # at that rate it would take more than 25 s
 
 
 def test_clients_that_would_wait_long_are_refused(broker: cordwood.Broker) -> None:

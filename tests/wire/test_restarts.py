@@ -8,8 +8,9 @@ import pytest
 from confluent_kafka import Producer
 
 import cordwood
+from fakes.reserved_port import reserved_port
 from wire.judges import JUDGES, Judge, Sent
-from wire.members import MEMBERS, ConfluentMember, Crew
+from wire.members import MEMBERS, TIMEOUT_S, ConfluentMember, Crew
 
 every_kind = pytest.mark.parametrize("kind", MEMBERS.values(), ids=MEMBERS)
 stopping = pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
@@ -25,7 +26,10 @@ def crew() -> Iterator[Crew]:
 def own_broker(tmp_path: Path) -> Iterator[cordwood.Broker]:
     """Its data is on the disk when it says so, and it comes back at the same address."""
     config = {"group.min.session.timeout.ms": 100, "log.dir.free.bytes.min": 0}
-    with cordwood.Broker(tmp_path / "data", config=config, topics={"t": 2}) as running:
+    with (
+        reserved_port() as port,
+        cordwood.Broker(tmp_path / "data", port, config=config, topics={"t": 2}) as running,
+    ):
         yield running
 
 
@@ -94,12 +98,12 @@ def test_a_running_producer_goes_on_after_the_pause(
     )
     for number in range(10):
         producer.produce("t", b"%d" % number, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(TIMEOUT_S) == 0
 
     come_back(own_broker, is_killed=is_killed)
     for number in range(10, 20):
         producer.produce("t", b"%d" % number, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(TIMEOUT_S) == 0
 
     stored = [record.value for record in own_broker.store.topic("t").partition(0).read(0)]
     assert stored == [b"%d" % number for number in range(20)]

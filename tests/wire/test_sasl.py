@@ -522,7 +522,9 @@ def test_a_new_key_of_the_issuer_is_found(tmp_path: Path) -> None:
     newer = Issuer(key_id="second")
     with sasl_broker(tmp_path) as broker:
         address = broker.bootstrap_servers
-        [source] = broker._running().authentications._sources.values()
+        mechanisms = broker._running().authentications._mechanisms
+        assert mechanisms is not None
+        [source] = mechanisms._sources.values()
         await_true(lambda: source.fetch_count > 0)
         (tmp_path / "jwks.json").write_bytes(newer.key_set())
         source._fetched_s = float("-inf")  # the last fetch is long ago

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -147,7 +148,8 @@ def test_librdkafka_authenticates_again_while_it_produces(
         sent = 0
         while sum(counts.view().values()) < 5 and time.monotonic() < deadline_s:
             producer.produce("t", b"value", on_delivery=delivered)
-            producer.poll(0.005)
+            threading.Event().wait(0.01)  # hundreds of records do
+            producer.poll(0)
             sent += 1
         assert producer.flush(TIMEOUT_S) == 0
         results = {result for _, _, result in counts.view()}

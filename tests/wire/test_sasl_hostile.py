@@ -46,7 +46,7 @@ def running(directory: Path, **config: object) -> Iterator[cordwood.Broker]:
 def test_a_thousand_unfinished_logins_hold_up_nobody_and_are_closed(tmp_path: Path) -> None:
     shaking = request_header(HANDSHAKE, 1, 1) + encode_request(HANDSHAKE, 1, {"mechanism": "PLAIN"})
     with (
-        running(tmp_path, sasl_server_authn_timeout_ms=4000) as broker,
+        running(tmp_path, sasl_server_authn_timeout_ms=10_000) as broker,
         contextlib.ExitStack() as stack,
     ):
         address = broker.bootstrap_servers
@@ -62,7 +62,7 @@ def test_a_thousand_unfinished_logins_hold_up_nobody_and_are_closed(tmp_path: Pa
         with RawClient(address) as late:
             assert log_in(late).error_code == NONE
         assert member.is_answered()
-        assert time.monotonic() - began_s < 2.0
+        assert time.monotonic() - began_s < 5.0
         await_true(lambda: server.connection_count == 1)
         assert member.is_answered()
         counts = server.authentications.counts.view()

@@ -10,7 +10,7 @@ from cordwood.protocol.messages import encode_request
 from wire.raw_client import RawClient
 from wire.record_requests import Wanted, fetch_body
 
-TIMEOUT_S = 1.0
+TIMEOUT_S = 2.0
 # More than the kernel keeps for a client that does not read.
 RECORD_BYTES = 1024 * 1024
 RECORDS = 12
@@ -44,4 +44,4 @@ def test_all_steps_of_a_stop_share_one_deadline(tmp_path: Path) -> None:
         broker.stop()
         took_s = time.monotonic() - began_s
 
-    assert TIMEOUT_S <= took_s < TIMEOUT_S + 0.9
+    assert TIMEOUT_S <= took_s < 2 * TIMEOUT_S  # it waits once for all of them

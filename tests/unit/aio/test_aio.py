@@ -10,6 +10,7 @@ import pytest
 
 import cordwood
 from cordwood.errors import LogClosedError, ReadOnlyError, UnexpectedOffsetError
+from fakes.own_threads import OwnThreads
 
 
 def _run(main: Callable[[], Awaitable[Any]]) -> Any:
@@ -57,10 +58,11 @@ def test_a_thousand_tasks_share_their_syncs_and_the_threads_stay_few(tmp_path: P
             syncs = store.store.sync_times.view().count
             placed = await asyncio.gather(*(topic.append(b"%d" % n) for n in range(1000)))
             made = store.store.sync_times.view().count - syncs
-            threads = sum(t.name.startswith("cordwood-aio") for t in threading.enumerate())
+            threads = sum(name.startswith("cordwood-aio") for name in own.names)
             return [each.offset for each in placed], made, threads
 
-    offsets, syncs, threads = _run(main)
+    with OwnThreads() as own:
+        offsets, syncs, threads = _run(main)
 
     assert offsets == list(range(1, 1001))
     assert syncs < 100

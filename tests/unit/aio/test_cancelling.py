@@ -2,8 +2,6 @@
 
 import asyncio
 import gc
-import multiprocessing
-import os
 import signal
 import subprocess
 import sys
@@ -18,11 +16,11 @@ import cordwood
 from cordwood.aio.async_store import open_async
 from cordwood.errors import (
     DiskFullError,
-    ForkedStoreError,
     LogClosedError,
     UnknownPartitionError,
 )
 from cordwood.log.store.store import Store
+from fakes.forking_program import run_forking
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
 
@@ -260,46 +258,36 @@ def test_a_store_that_nobody_closed_is_closed_with_its_loop(tmp_path: Path) -> N
         assert [r.value for r in store["t"]] in ([], [b"1"])
 
 
-def _use_in_child(store: Any, topic: Any, answers: "multiprocessing.Queue[str]") -> None:
-    asyncio.events._set_running_loop(None)  # the child was forked inside a loop
+def test_a_forked_child_is_refused_instead_of_waiting_for_threads_it_does_not_have(
+    tmp_path: Path,
+) -> None:
+    body = """
+    import asyncio
 
-    async def use() -> None:
-        calls: tuple[Callable[[], Awaitable[Any]], ...] = (
+    def use(store, topic):
+        asyncio.events._set_running_loop(None)  # the child was forked inside a loop
+        for call in (
             lambda: topic.append(b"x"),
             lambda: topic.append_many([(None, b"x")]),
             lambda: store.call(len, ""),
             lambda: anext(topic[0].read()),
             lambda: store.group("g").commit({("t", 0): 1}),
-        )
-        for call in calls:
-            try:
+        ):
+            async def wait():
                 await call()
-            except ForkedStoreError as error:
-                answers.put(str(error))
 
-    asyncio.run(use())
+            refused(lambda: asyncio.run(wait()))
 
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_is_refused_instead_of_waiting_for_threads_it_does_not_have(
-    tmp_path: Path,
-) -> None:
-    context = multiprocessing.get_context("fork")
-    answers = context.Queue()
-
-    async def main() -> None:
-        async with cordwood.aio.open(tmp_path) as store:
+    async def main():
+        async with cordwood.aio.open(sys.argv[1]) as store:
             topic = await store.create_topic("t")
             await topic.append(b"1")
-            child = context.Process(target=_use_in_child, args=(store, topic, answers))
-            child.start()
-            for _ in range(5):
-                answer = await asyncio.to_thread(answers.get, timeout=TIMEOUT_S)
-                assert f"belongs to process {os.getpid()}" in answer
-            await asyncio.to_thread(child.join, TIMEOUT_S)
+            in_child(lambda: use(store, topic))
             assert (await topic.append(b"2")).offset == 1
 
-    _run(main)
+    asyncio.run(main())
+    """
+    run_forking(body, tmp_path)
 
 
 def test_a_full_disk_reaches_the_tasks_and_the_log_goes_on_when_there_is_room(

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from cordwood.errors import (
     TopicDeletedError,
     UnknownTopicError,
 )
+from fakes.own_threads import OwnThreads
 
 
 def _run(main: Callable[[], Awaitable[Any]]) -> Any:
@@ -187,11 +187,11 @@ def test_a_reader_that_waits_needs_no_thread_and_is_woken_at_once(tmp_path: Path
             for n in range(16):
                 await topic.append(b"%d" % n, partition=n % 8)
                 assert await asyncio.wait_for(found.get(), 10) == b"%d" % n
-            threads = [t for t in threading.enumerate() if t.name.startswith("cordwood-aio")]
-            assert len(threads) <= 2
+            assert sum(name.startswith("cordwood-aio") for name in own.names) <= 2
         await asyncio.gather(*tasks)  # closing the store ends them
 
-    _run(main)
+    with OwnThreads() as own:
+        _run(main)
 
 
 def test_a_slow_handler_keeps_its_partition_until_it_asks_for_more(tmp_path: Path) -> None:
