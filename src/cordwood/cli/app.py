@@ -11,11 +11,14 @@ from typing import Any
 from cordwood.cli.failures import EXIT_INTERRUPTED, error_text, exit_code
 from cordwood.cli.plain_parameters import skip_conversion
 from cordwood.cli.serve_words import plain_serve
+from cordwood.cli.signals import interrupt_surely
 from cordwood.errors import CordwoodError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; always ends in SystemExit."""
+    if arguments is None:  # this process is ours
+        interrupt_surely()
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = given[: given.index("--")] if "--" in given else given
     is_debugging = "--debug" in options

@@ -1,14 +1,43 @@
 """SIGINT and SIGTERM: interrupting a command between two steps, and stopping a broker."""
 
+import _thread
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_FINALIZER: Final = "__del__"
+_AGAIN_S: Final = 0.001
+
+
+def interrupt_surely() -> None:
+    """Let Ctrl-C interrupt this program wherever it arrives. Main thread only.
+
+    Python runs its own handler inside `__del__` methods too, and drops what they raise: the program
+    would print "Exception ignored" and go on.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, raise_interrupt)
+
+
+def raise_interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt; inside a finalizer, send the signal again a moment later."""
+    while frame is not None:
+        if frame.f_code.co_name == _FINALIZER:
+            _thread.start_new_thread(_send_again, (number,))
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _send_again(number: int) -> None:
+    time.sleep(_AGAIN_S)
+    os.kill(os.getpid(), number)
 
 
 class Interruption:
@@ -50,7 +79,7 @@ class Interruption:
         if self._is_held and not self._is_pending:
             self._is_pending = True
             return
-        raise KeyboardInterrupt
+        raise_interrupt(number, frame)
 
 
 class StopSignals:

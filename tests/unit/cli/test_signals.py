@@ -19,6 +19,25 @@ os.kill(os.getpid(), number)
 stop.wait()
 print(stop.reason, flush=True)
 """
+IN_A_FINALIZER = """
+import os, sys, time
+from cordwood.cli.signals import Interruption, interrupt_surely
+number = int(sys.argv[1])
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), number)
+        print("finalized", flush=True)
+interrupt_surely()
+try:
+    if sys.argv[2:] == ["handled"]:
+        with Interruption().handled():
+            Dropped()
+            time.sleep(60)
+    Dropped()
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
 ASKED_TWICE = ASKED_ONCE + "os.kill(os.getpid(), number)\nprint('not reached')\n"
 
 
@@ -65,9 +84,17 @@ def test_whoever_insists_does_not_wait() -> None:
     assert done == []
 
 
-def run(code: str, number: int) -> "subprocess.CompletedProcess[str]":
+@pytest.mark.parametrize("words", [[], ["handled"]], ids=["by default", "handled"])
+def test_an_interrupt_that_comes_in_a_finalizer_is_not_lost(words: list[str]) -> None:
+    ended = run(IN_A_FINALIZER, signal.SIGINT, *words)
+
+    assert ended.stdout.split() == ["finalized", "interrupted"]
+    assert ended.stderr == ""
+
+
+def run(code: str, number: int, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-c", code, str(int(number))],
+        [sys.executable, "-c", code, str(int(number)), *words],
         capture_output=True,
         text=True,
         timeout=60,

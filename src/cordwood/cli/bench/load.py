@@ -79,7 +79,7 @@ class Load:
         finally:
             stop.set()
             for worker in workers:
-                worker.join()
+                worker.await_end()
         took_s = time.monotonic() - begun_s
         for worker in workers:
             if worker.error is not None:
@@ -124,6 +124,16 @@ class _Worker(threading.Thread):
         self._step = step
         self._stop_event = stop
         self._records_max = records_max
+        self._has_ended = threading.Event()
+
+    def await_end(self) -> None:
+        """Wait until it has stopped. Call it after `stop` is set, also if `start` was interrupted.
+
+        `join` refuses a thread whose start was interrupted. A thread that does not run yet finds
+        that it has to stop and does nothing.
+        """
+        if self.ident is not None:
+            self._has_ended.wait()
 
     @property
     def share_done(self) -> float:
@@ -134,6 +144,8 @@ class _Worker(threading.Thread):
             self._repeat()
         except BaseException as error:
             self.error = error  # raised by `Load.run`
+        finally:
+            self._has_ended.set()
 
     def _repeat(self) -> None:
         step, times_s = self._step, self.times_s

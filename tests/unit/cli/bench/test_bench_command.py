@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood.cli.bench.load import Limits, Load, quantile
+from cordwood.cli.bench.load import Limits, Load, _Worker, quantile
 from cordwood.cli.bench.place import directory_place
 from cordwood.cli.render import Advance
 from fakes.command_line import CommandLine, CommandTarget
@@ -96,6 +96,28 @@ class TestTheCommand:
 
 
 class TestTheLoad:
+    @pytest.mark.parametrize("runs", [False, True], ids=["before it runs", "when it runs"])
+    def test_an_interrupt_while_a_thread_starts_ends_the_run(
+        self, monkeypatch: pytest.MonkeyPatch, runs: bool
+    ) -> None:
+        threads: list[threading.Thread] = []
+
+        def start(worker: threading.Thread) -> None:
+            threads.append(worker)
+            if runs:
+                threading.Thread.start(worker)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(_Worker, "start", start)
+
+        with pytest.raises(KeyboardInterrupt):
+            load(records=1_000_000_000).run("x", [lambda: 1, lambda: 1])
+
+        assert len(threads) == 1
+        if runs:
+            threads[0].join(60)
+        assert not threads[0].is_alive()
+
     def test_it_ends_when_enough_records_are_done(self) -> None:
         measured = load(records=10).run("x", [lambda: 1, lambda: 1])
 
