@@ -26,6 +26,8 @@ from cordwood.value_class import replace
 _CHUNK_BYTES_MIN: Final = 32 * KIB
 _CHUNK_BYTES_MAX: Final = 2 * MIB
 _SEARCH_BYTES: Final = 1 * MIB
+_SECTOR_BYTES: Final = 512  # a disk writes a sector as a whole, and sectors in any order
+_OFFSET_SIZE: Final = 8
 
 # What an index knows of a batch: its last offset and its position. Position 0 means unknown.
 IndexHint = tuple[Offset, FilePosition]
@@ -189,7 +191,8 @@ class SegmentReader:
     def resume_after(self, position: int, offset_min: Offset) -> BatchInfo | None:
         """The first sound batch that starts after `position`: reading can go on there.
 
-        Its position is the one in the file. Bytes count as a batch only if the checksum matches.
+        Its position is the one in the file. Bytes count as a batch only if the checksum matches,
+        and nothing suggests that the offset is not the one that was written.
         """
         at = position
         buffer = bytearray(min(_SEARCH_BYTES, max(self._size - at, 0)))
@@ -201,7 +204,7 @@ class SegmentReader:
             )
             if found >= 0:
                 batch = self._sound_batch_at(at + found, offset_min)
-                if batch is not None:
+                if batch is not None and self._has_whole_offset(batch):
                     return batch
                 at += found + 1
             elif got < len(view):
@@ -309,3 +312,21 @@ class SegmentReader:
         if probe.scan(whole, 0, len(whole), next_offset_min=offset_min) != 1:
             return None
         return replace(probe.batch(0), position=position) if probe.sound_count() == 1 else None
+
+    def _has_whole_offset(self, batch: BatchInfo) -> bool:
+        """Whether the base offset of a batch behind damage is certain.
+
+        No checksum covers it, and what was before the batch is lost. If the sector with its first
+        bytes is lost too, they are zeros, and the offset is too small. Where that is possible, the
+        log must go on, or end, where the batch ends. Zeros in the upper half alone are true: a
+        segment has fewer than 2^32 offsets, and none below its base offset.
+        """
+        in_first_sector = -batch.position % _SECTOR_BYTES
+        if not _OFFSET_SIZE // 2 < in_first_sector < LOG_OVERHEAD:
+            return True
+        if batch.base_offset >> 8 * max(_OFFSET_SIZE - in_first_sector, 0):
+            return True  # the first sector is not lost: it has other bytes than zeros
+        if batch.next_offset == self._offset_limit:
+            return True
+        behind = self._header_at(FilePosition(batch.position + batch.size))
+        return behind is not None and behind.base_offset == batch.next_offset

@@ -15,6 +15,7 @@ from fakes.simulated_fs import SimulatedFileSystem
 PATH = "/00000000000000000010.log"
 BASE = Offset(10)
 NO_HINT = (BASE, FilePosition(0))
+SECTOR = 512
 
 
 def batches(count: int, *, value: bytes = b"value", gap: int = 0) -> list[bytes]:
@@ -272,6 +273,50 @@ def test_a_batch_whose_offsets_go_back_or_too_far_is_not_where_reading_goes_on()
 
     assert found is not None
     assert found.base_offset == 14
+
+
+FAR = 0x01020310  # no byte of its lower half is zero, and each cut of it is behind the base offset
+
+
+def behind_a_lost_sector(lost: int, *batches: bytes) -> bytes:
+    """Batches of which the first has `lost` bytes in a sector that never reached the disk."""
+    return bytes(SECTOR) + b"".join(batches)[lost:]
+
+
+@pytest.mark.parametrize("lost", range(1, 12))
+def test_an_offset_whose_first_bytes_were_lost_is_not_believed(lost: int) -> None:
+    torn = bytes(client_batch(b"x", base_offset=FAR))
+    reader = reader_of(behind_a_lost_sector(lost, torn))
+
+    found = reader.resume_after(0, BASE)
+
+    assert found is None or found.base_offset == FAR
+
+
+def test_reading_goes_on_behind_a_batch_whose_offset_was_lost() -> None:
+    torn = bytes(client_batch(b"x", b"y", base_offset=FAR))
+    whole = bytes(client_batch(b"z", base_offset=FAR + 2))
+    reader = reader_of(behind_a_lost_sector(7, torn, whole))
+
+    found = reader.resume_after(0, BASE)
+
+    assert found is not None
+    assert found.base_offset == FAR + 2
+
+
+@pytest.mark.parametrize("lost", range(1, 12))
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_small_offset_in_two_sectors_is_believed_if_the_log_goes_on_with_the_next(
+    lost: int, is_last: bool
+) -> None:
+    first, second, third = batches(3)
+    data = first.ljust(SECTOR - lost, b"j") + second + (b"" if is_last else third)
+    reader = reader_of(data, offset_limit=14 if is_last else INT64_MAX)
+
+    found = reader.resume_after(len(first), Offset(12))
+
+    assert found is not None
+    assert (found.base_offset, found.position) == (12, SECTOR - lost)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -245,6 +245,24 @@ def test_whole_batches_that_were_written_and_never_acknowledged_may_stay(
     assert readable(log) == everything(11)
 
 
+@pytest.mark.parametrize("lost", range(8, 12))
+@pytest.mark.parametrize("has_more", [False, True])
+def test_a_batch_whose_first_sector_is_lost_is_found_at_no_other_offset(
+    fs: SimulatedFileSystem, lost: int, has_more: bool
+) -> None:
+    """A power cut leaves only the second one of two sectors that have the front of a batch."""
+    front = bytes(512 - lost - len(client_batch(bytes(100))) + 100)
+    _, log = new_log(fs, {"durability": "os"}, clock=ManualClock(NOW))
+    log.append(front)
+    fill(log, 2 if has_more else 1)
+    after = fs.kill()
+    overwrite(after, path(0), bytes(512) + content(after, path(0))[512:])
+
+    _, log = reopened(after)
+
+    assert readable(log) == ({2: value(2)} if has_more else {})
+
+
 # --- damage -------------------------------------------------------------------------------------
 
 
