@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import cordwood
+from cordwood.remote import remote_cluster
+from cordwood.remote.remote_cluster import RemoteReplicas, RemoteTopic
+from cordwood.remote.remote_operations import RemoteOperations
+from cordwood.value_class import replace
 from fakes.command_line import CommandLine
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import cluster_messages as messages
 
 
 @pytest.fixture
@@ -128,3 +136,59 @@ def test_a_plan_that_cannot_be_read_is_named_by_its_file(
     assert said.code != 0
     assert "--plan = plan.json: " in said.err
     assert "is not JSON" in said.err
+
+
+def _with_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker is one of a cluster, and tells of replicas on others."""
+    real = remote_cluster._described
+
+    def described(topic: messages.MetadataResponseTopics) -> RemoteTopic | None:
+        found = real(topic)
+        assert found is not None
+        leader = found.leaders[0]
+        healthy = RemoteReplicas(all=(leader, 8, 9), in_sync=(leader, 8, 9), offline=())
+        degraded = RemoteReplicas(all=(8, leader, 9), in_sync=(leader,), offline=(8, 9))
+        lost = RemoteReplicas(all=(8,), in_sync=(8,), offline=(8,))
+        return replace(
+            found,
+            leaders={0: leader, 1: leader, 2: -1},
+            replicas={0: healthy, 1: degraded, 2: lost},
+        )
+
+    monkeypatch.setattr(remote_cluster, "_described", described)
+    monkeypatch.setattr(RemoteOperations, "has_controllers", True)
+
+
+def test_a_topic_of_a_cluster_is_described_with_its_replicas(
+    cli: CommandLine, broker: cordwood.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.store.create_topic("orders", partitions=3)
+    me = cli("cluster", "status", "--json").objects[0]["brokers"][0]["node_id"]
+    _with_replicas(monkeypatch)
+
+    lines = cli.ok("topics", "describe", "orders").lines
+    [found] = cli.ok("topics", "describe", "orders", "--json").objects
+
+    keys = ("leader", "replicas", "in_sync", "offline", "problem")
+    assert [[each[key] for key in keys] for each in found["partitions"]] == [
+        [me, [me, 8, 9], [me, 8, 9], [], None],
+        [me, [8, me, 9], [me], [8, 9], None],
+        [None, [8], [8], [8], "no leader"],
+    ]
+    [titles] = [line for line in lines if "leader" in line and "partition" in line]
+    at = titles.index("leader")
+    assert titles[at:].split() == ["leader", "replicas", "in", "sync", "offline", "problem"]
+    assert lines[-2][at:].split()[0] == str(me)
+    assert "8, 9" in lines[-2]
+
+
+def test_a_topic_of_one_broker_is_described_without_replicas(
+    cli: CommandLine, broker: cordwood.Broker
+) -> None:
+    broker.store.create_topic("orders")
+
+    text = cli.ok("topics", "describe", "orders").out
+    [found] = cli.ok("topics", "describe", "orders", "--json").objects
+
+    assert "in sync" not in text
+    assert "leader" not in found["partitions"][0]
