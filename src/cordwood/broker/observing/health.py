@@ -70,7 +70,7 @@ class HealthChecks:
 def _warnings(status: DirectoryStatus) -> list[str]:
     warnings = []
     if status.is_short_of_room:
-        warnings.append(f"{status.path} is short of space: appends are refused")
+        warnings.append(f"{status.path} is short of space: appends are refused, and followers wait")
     if status.offline:
         warnings.append(f"{status.path}: {_named(status.offline)} cannot be read")
     if status.failed:
