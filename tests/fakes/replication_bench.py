@@ -129,6 +129,10 @@ class ReplicationBench:
             self.sync_log()
         return Offset(appended.last_offset + 1)
 
+    def note_room(self, *, is_short: bool) -> None:
+        """The free bytes of the disk were counted."""
+        self.log._holder.health.note_room(is_short=is_short, free_bytes_min=1_000)
+
     def sync_log(self) -> None:
         self.log.syncing.sync_pending()
         self.replicas.log_moved(PLACE)

@@ -62,6 +62,20 @@ def status(address: str, *, code: int = 0) -> dict[str, Any]:
     return found
 
 
+def described_replicas(address: str, topic: str) -> list[tuple[Any, ...]]:
+    """Leader, replicas, number of those in sync and offline ones, as ``topics describe`` shows."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "cordwood", "topics", "describe", topic, "--json", "--at", address],
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    return [
+        (each["leader"], each["replicas"], len(each["in_sync"]), each["offline"])
+        for each in json.loads(ended.stdout)["partitions"]
+    ]
+
+
 def described(tools: KafkaTools, address: str, *arguments: str) -> list[str]:
     """The partitions that kafka-topics lists, as ``orders-0``."""
     printed = run_tool(
@@ -89,6 +103,8 @@ def test_our_brokers_and_kafkas_show_the_same_cluster(kafka: KafkaTools, cluster
         (SECOND, "cordwood", "alive"),
         (THEIRS, "kafka", "alive"),
     ]
+    replicas = [described_replicas(at, "shown") for at in (first.address, theirs.address)]
+    assert replicas[0] == replicas[1] == [(FIRST, [FIRST, SECOND, THEIRS], 3, [])]
     for key in ("is_healthy", "cluster_id", "leaders", "partitions", "under_replicated"):
         assert by_ours[key] == by_theirs[key], key
     assert re.search(rf"LeaderId:\s+{by_ours['quorum']['leader_id']}\b", quorum)

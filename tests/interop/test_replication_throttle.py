@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +89,45 @@ def test_kafkas_tool_sets_a_limit_raises_it_and_takes_it_away(
     for line in configure(kafka, ours.address, "brokers", str(OURS)).splitlines():
         assert not line.strip().startswith("leader.replication.throttled.rate=")
     await_same_batches([ours, theirs], "tooled")
+
+
+def test_our_command_sets_a_limit_raises_it_and_takes_it_away(
+    kafka: KafkaTools, cluster: MixedCluster, tmp_path: Path
+) -> None:
+    ours, theirs = cluster
+    create_on(ours.address, "commanded", OURS)
+    produce(ours.address, "commanded", VALUES, **BATCHES)
+    plan = plan_of(tmp_path, "commanded", THEIRS, OURS)
+    rates = [f"{side}.replication.throttled.rate" for side in ("leader", "follower")]
+
+    def command(*arguments: str | Path) -> str:
+        words = ["cluster", "reassign", *map(str, arguments), "--at", theirs.address]
+        ended = subprocess.run(
+            [sys.executable, "-m", "cordwood", *words], capture_output=True, text=True, check=False
+        )
+        return ended.stdout + ended.stderr
+
+    said = command("--plan", plan, "--throttle", "10000")
+    by_broker = [configure(kafka, ours.address, "brokers", str(at)) for at in (OURS, THEIRS)]
+    by_topic = configure(kafka, ours.address, "topics", "commanded")
+    early = command("--remove-throttle")
+    raised = command("--throttle", "50MB")
+    await_in_sync(ours.address, "commanded", 2)
+    done = command("--remove-throttle")
+
+    assert "reassign --remove-throttle" in said
+    for text in by_broker:
+        assert all(f"{rate}=10000" in text for rate in rates), text
+    assert f"leader.replication.throttled.replicas=0:{OURS}" in by_topic
+    assert f"follower.replication.throttled.replicas=0:{THEIRS}" in by_topic
+    assert "still move" in early
+    assert "limited copies to" in raised
+    assert "removed the limits" in done
+    assert "throttled" not in configure(kafka, ours.address, "topics", "commanded")
+    for at in (OURS, THEIRS):
+        for line in configure(kafka, ours.address, "brokers", str(at)).splitlines():
+            assert not line.strip().startswith(tuple(f"{rate}=" for rate in rates)), line
+    await_same_batches([ours, theirs], "commanded")
 
 
 def test_replicas_in_sync_stay_in_sync_under_a_limit_of_nothing(

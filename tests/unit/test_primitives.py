@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "cordwood"
-PAIRS = ["primitives", "log/compaction/key_slots"]
+PAIRS = ["primitives", "format/json_bytes", "log/compaction/key_slots"]
 
 
 def bodies(tree: ast.Module) -> dict[str, str]:

@@ -28,7 +28,15 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 
 import cordwood
+from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.config.security_config import SecurityConfig
+from cordwood.broker.config.store_config import StoreConfig
+from cordwood.broker.observing.log_output import LogOutputConfig
+from cordwood.broker.processes import supervisor
+from cordwood.broker.processes.process_task import NodeConfig
+from cordwood.broker.processes.supervisor import Supervisor
 from cordwood.errors import DirectoryLockedError
+from cordwood.log.rules.topic_config import TopicConfig
 from wire.served_process import ServedProcess
 from wire.waiting import await_true
 
@@ -480,6 +488,31 @@ def test_a_process_that_is_asked_to_end_is_started_again(served: ServedProcesses
 
     assert produce(served.addresses[1], "t", range(40)) == set(range(40))
     assert served.stop() == 0
+
+
+def test_a_process_that_hangs_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervisor, "BEAT_S", 0.25)
+    broker = BrokerConfig(port=0)
+    config = NodeConfig(
+        broker=broker,
+        security=SecurityConfig.assemble(broker),
+        store=StoreConfig(log_dirs=(str(tmp_path / "data"),), log_dir_free_bytes_min=0),
+        topic_defaults=TopicConfig(),
+        log_output=LogOutputConfig(),
+    )
+    with Supervisor(config, 2) as running:
+        first, second = (f"{host}:{port}" for host, port in running.addresses)
+        create(first, "t")
+        before = running.pids()[1]
+
+        os.kill(before, signal.SIGSTOP)
+        await_true(lambda: before not in (found := running.pids()) and len(found) == 2)
+        await_true(lambda: leaders(first, "t") is not None)
+
+        assert produce(second, "t", range(40)) == set(range(40))
+    assert f"process 1 (pid {before}) has not answered" in caplog.text
 
 
 def test_a_process_is_started_again_once_the_system_has_descriptors_for_it(

@@ -24,7 +24,7 @@ from cordwood.remote.api_calls import ApiCall, Response
 from cordwood.remote.refusals import check, is_passing, refusal
 from cordwood.remote.wire_connection import Connector, WireConnection
 from cordwood.security.clients.client_security import ClientSecurity
-from cordwood.value_class import dataclass
+from cordwood.value_class import dataclass, field
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages as messages
@@ -40,6 +40,15 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteReplicas:
+    """Which brokers have a partition: all, those in sync, and those that are not alive."""
+
+    all: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteTopic:
     """A topic of the cluster. `leaders` has the broker of each partition; -1: none."""
 
@@ -47,6 +56,7 @@ class RemoteTopic:
     topic_id: UUID
     is_internal: bool
     leaders: Mapping[int, int]
+    replicas: Mapping[int, RemoteReplicas] = field(default_factory=dict)
 
     @property
     def partitions(self) -> list[int]:
@@ -294,4 +304,12 @@ def _described(topic: messages.MetadataResponseTopics) -> RemoteTopic | None:
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         leaders={p.partition_index: p.leader_id for p in topic.partitions},
+        replicas={
+            p.partition_index: RemoteReplicas(
+                all=tuple(p.replica_nodes),
+                in_sync=tuple(p.isr_nodes),
+                offline=tuple(p.offline_replicas),
+            )
+            for p in topic.partitions
+        },
     )

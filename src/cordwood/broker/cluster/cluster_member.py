@@ -32,6 +32,7 @@ from cordwood.broker.observing.observed_broker import ClusterFacts
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.cluster.cluster_control import ClusterControl
+from cordwood.cluster.control.fencing import fencing_reason
 from cordwood.cluster.image.broker_image import Endpoint
 from cordwood.cluster.image.metadata_image import MetadataImage
 from cordwood.cluster.replication.leader_role import LeaderRole
@@ -93,6 +94,7 @@ class ClusterMember:
         self._node_id = node_id
         self.data_directories = frozenset(store.data_dirs)
         self._selects_by_rack = config.selects_by_rack
+        self._session_timeout_ms = config.broker_session_timeout_ms
         self._control = control
         self._home = control_loop
         self._data = data_loop
@@ -330,21 +332,18 @@ class ClusterMember:
                 for partition in topic.partitions.values()
             ),
             stopped=len(self.stopped_replicas),
-            is_fenced=self._is_fenced(image),
+            fencing=fencing_reason(
+                image,
+                node_id=self._node_id,
+                epoch=self._control.broker_epoch,
+                is_silent=self._control.is_fenced_by_silence,
+                session_timeout_ms=self._session_timeout_ms,
+            ),
             isr_shrinks=self.control.isr_shrinks,
             isr_expands=self.control.isr_expands,
             leader_replication_rate=self._quotas.leader.rate(now_s),
             follower_replication_rate=self._quotas.follower.rate(now_s),
             move_rate=self._quotas.moves.rate(now_s),
-        )
-
-    def _is_fenced(self, image: MetadataImage) -> bool:
-        own = image.brokers.get(self._node_id)
-        return (
-            own is None
-            or own.epoch != self._control.broker_epoch
-            or own.is_fenced
-            or self._control.is_fenced_by_silence
         )
 
     # --- for produce and fetch ---------------------------------------------------------------

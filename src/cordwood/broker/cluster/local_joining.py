@@ -67,6 +67,7 @@ class LocalJoining:
         around: MemberSurroundings,
     ) -> None:
         self._loop = loop = around.control_loop
+        self._data_loop = around.data_loop
         self._news = place.news
         self._when_failed = around.when_failed
         self._accept: Callable[[], None] | None = None
@@ -82,6 +83,7 @@ class LocalJoining:
             events=KeeperEvents(
                 changed=self._changed,
                 secured=around.security_file.follow,
+                pinged=self._pinged,
                 stop=place.stop,
                 lost=place.lost,
             ),
@@ -104,6 +106,10 @@ class LocalJoining:
         if not own.is_fenced and not self._has_joined:
             self._has_joined = True
             self._accept()
+
+    def _pinged(self, answer: Callable[[], None]) -> None:
+        """Answer if the data loop turns, too. Clients are served there."""
+        self._data_loop.call_soon(lambda: self._loop.call_soon(answer))
 
     def _hosted(self) -> None:
         try:

@@ -48,7 +48,7 @@ class ClusterCollector(Collector):
             (
                 "is_fenced",
                 "Whether this broker may not lead: it is new, or the controllers do not answer.",
-                int(facts.is_fenced),
+                int(facts.fencing is not None),
             ),
             (
                 "leader_replication_byte_rate",

@@ -49,8 +49,8 @@ class HealthChecks:
         if not self._broker.is_coordinator_loaded():
             problems.append("groups are still being loaded")
         cluster = None if self._broker.cluster is None else self._broker.cluster()
-        if cluster is not None and cluster.is_fenced:
-            problems.append("the controllers of the cluster do not let this broker lead")
+        if cluster is not None and cluster.fencing is not None:
+            problems.append(cluster.fencing)
         directories = self._broker.store.directories.status()
         problems += [
             f"{status.path} cannot be used: {status.error}"
@@ -70,7 +70,7 @@ class HealthChecks:
 def _warnings(status: DirectoryStatus) -> list[str]:
     warnings = []
     if status.is_short_of_room:
-        warnings.append(f"{status.path} is short of space: appends are refused")
+        warnings.append(f"{status.path} is short of space: appends are refused, and followers wait")
     if status.offline:
         warnings.append(f"{status.path}: {_named(status.offline)} cannot be read")
     if status.failed:

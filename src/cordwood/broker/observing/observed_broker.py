@@ -39,7 +39,10 @@ class ObservedLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """A member of a cluster as of one moment. See `cluster_metrics`."""
+    """A member of a cluster as of one moment. See `cluster_metrics`.
+
+    `fencing` says why it may not lead; None: it may.
+    """
 
     partitions: int
     leaders: int
@@ -47,7 +50,7 @@ class ClusterFacts:
     under_min_isr: int
     offline: int
     stopped: int
-    is_fenced: bool
+    fencing: str | None
     isr_shrinks: int
     isr_expands: int
     leader_replication_rate: float = 0.0

@@ -82,7 +82,7 @@ def directory_metrics(directories: Iterable[DirectoryStatus]) -> Iterator[Metric
         {
             "cordwood_directory_online": "1 while a data directory can be used.",
             "cordwood_directory_free_bytes": "Bytes free on the disk of a data directory.",
-            "cordwood_directory_short_of_room": "1 while appends are refused for want of room.",
+            "cordwood_directory_short_of_room": "1 while appends and followers wait for room.",
             "cordwood_directory_partitions": "Partitions in a data directory.",
             "cordwood_directory_offline_partitions": "Partitions whose files cannot be read.",
             "cordwood_directory_failed_partitions": "Partitions that refuse appends.",

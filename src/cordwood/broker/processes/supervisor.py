@@ -4,7 +4,8 @@
     2  open the keeper's store; bind the sockets of all listeners
     3  start the workers, and wait until each is ready
     4  a worker that ends is started again: at once, then after longer and longer pauses
-    5  at the end: stop the workers, close the keeper's store, merge the state, release the locks
+    5  a worker that answers nothing for a minute is killed, and then 4 happens
+    6  at the end: stop the workers, close the keeper's store, merge the state, release the locks
 
 The sockets stay open here, so clients that connect while a worker starts wait for it. If this
 process is killed, its workers end by themselves, and their locks keep others out until then.
@@ -31,7 +32,7 @@ from cordwood.broker.processes.process_task import (
     ProcessTask,
     check_ports,
 )
-from cordwood.broker.processes.worker_process import WorkerProcess
+from cordwood.broker.processes.worker_process import BEAT_S, WorkerProcess
 from cordwood.cluster.image.broker_image import Endpoint
 from cordwood.cluster.local.process_cluster import (
     FEATURES,
@@ -139,6 +140,7 @@ class Supervisor:
         )
         for index in range(count):
             self._launch(index)
+        threading.Thread(target=self._watch, name="cordwood-watching", daemon=True).start()
         self._await_ready()
 
     def _bind(self) -> None:
@@ -286,6 +288,16 @@ class Supervisor:
             extra={"facts": {"event": "process ended", "process": index, "code": code}},
         )
         self._start_again(index, pause_s)
+
+    def _watch(self) -> None:
+        """Notice workers that hang, until the end."""
+        while True:
+            with self._changing:
+                if self._changing.wait_for(lambda: self._is_stopping, BEAT_S):
+                    return
+                workers = list(self._workers.values())
+            for worker in workers:
+                worker.beat()
 
     def _start_again(self, index: int, pause_s: float) -> None:
         """After a pause; and again if the system has no process, thread or descriptor to give."""

@@ -3,6 +3,9 @@
 serving   reads what the worker tells and asks, and answers; ends when the worker is gone
 sending   writes news. A worker that does not read them for long is killed: its next life gets
           the whole image
+
+The supervisor calls `beat` at intervals. A worker that is ready and leaves a ping unanswered for
+`SILENT_BEATS_MAX` of them is killed.
 """
 
 import errno
@@ -33,6 +36,11 @@ from cordwood.quantities import MIB
 logger = logging.getLogger(__name__)
 
 _UNSENT_BYTES_MAX: Final = 256 * MIB
+BEAT_S: Final = 5.0
+# A minute. A ping passes through the loops of the worker: on a busy machine they turn late, by
+# seconds, and a disk may hold them up for longer. Beats are counted, not seconds: if this process
+# was paused too, the worker has as many beats to answer.
+SILENT_BEATS_MAX: Final = 12
 
 
 class WorkerProcess:
@@ -59,6 +67,9 @@ class WorkerProcess:
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._is_subscribed = False
+        self._is_watched = False  # from ready until it is asked to end, or is killed
+        self._is_asked = False
+        self._silent_beats = 0
         self._is_over = False
         with ExitStack() as undo, ExitStack() as theirs:
             self._news, news = socket.socketpair()
@@ -104,6 +115,7 @@ class WorkerProcess:
 
     def stop(self) -> None:
         """Ask it to end in order."""
+        self._is_watched = False
         self._put(encode_frame(FrameKind.STOP))
 
     def kill(self) -> None:
@@ -113,6 +125,31 @@ class WorkerProcess:
     def signal(self, number: int) -> None:
         """Send a signal, unless the process has ended: `Popen` knows if it was waited for."""
         self._process.send_signal(number)
+
+    def beat(self) -> None:
+        """Ask whether it works; kill it if it has not answered for long. For one thread."""
+        with self._wanted:
+            if not self._is_watched or self._is_over:
+                return
+            was_asked, self._is_asked = self._is_asked, True
+            self._silent_beats = self._silent_beats + 1 if was_asked else 0
+            is_hung = self._silent_beats >= SILENT_BEATS_MAX
+            self._is_watched = not is_hung
+        if not was_asked:
+            self._put(encode_frame(FrameKind.PING))
+        elif is_hung:
+            logger.error(
+                "process %d (pid %d) has not answered for %.0f s; killing it",
+                self.index,
+                self.pid,
+                SILENT_BEATS_MAX * BEAT_S,
+                extra={"facts": {"event": "process hangs", "process": self.index}},
+            )
+            self.kill()
+
+    def _answered(self) -> None:
+        with self._wanted:
+            self._is_asked = False
 
     # --- sending -----------------------------------------------------------------------------
 
@@ -180,6 +217,9 @@ class WorkerProcess:
                     self._keeper.subscribe(self._subscribe)
                 case FrameKind.READY:
                     self._when_ready(self.index)
+                    self._is_watched = True
+                case FrameKind.PONG:
+                    self._answered()
                 case _:
                     kind, body = self._answer(frame.kind, frame.body)
                     send_frame(connection, kind, body)

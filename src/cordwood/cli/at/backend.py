@@ -24,11 +24,22 @@ class Extent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFacts:
+    """The brokers of a partition. No `leader`: nobody leads it. `offline` are not alive."""
+
+    leader: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
     """A partition. If it cannot be read, offsets and size are None and `problem` says why.
 
     `is_elsewhere`: other brokers of the cluster have it, and this target does not. `has_gaps` says
-    that compaction may have removed records, as far as the target knows.
+    that compaction may have removed records, as far as the target knows. `replicas` is None unless
+    the target is a cluster.
     """
 
     partition: int
@@ -38,6 +49,7 @@ class PartitionFacts:
     problem: str | None = None
     is_elsewhere: bool = False
     has_gaps: bool = False
+    replicas: ReplicaFacts | None = None
 
     @property
     def record_count(self) -> int | None:

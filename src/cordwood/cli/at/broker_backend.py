@@ -15,6 +15,7 @@ from cordwood.cli.at.backend import (
     NewRecord,
     PartitionFacts,
     Place,
+    ReplicaFacts,
     TopicFacts,
 )
 from cordwood.cli.at.target import BrokerTarget
@@ -27,6 +28,7 @@ from cordwood.remote.refusals import is_forbidden
 from cordwood.remote.remote_cluster import RemoteCluster, RemoteTopic
 from cordwood.remote.remote_consumer import EARLIEST, LATEST, RemoteConsumer
 from cordwood.remote.remote_groups import DEAD, DescribedGroup, RemoteGroups
+from cordwood.remote.remote_operations import RemoteOperations
 from cordwood.remote.remote_producer import RemoteProducer
 from cordwood.remote.remote_topics import RemoteConfig, RemoteTopics
 
@@ -117,6 +119,7 @@ class BrokerBackend:
         self.cluster = RemoteCluster(target.addresses, security=target.security)
         self._topics = RemoteTopics(self.cluster)
         self._groups = RemoteGroups(self.cluster)
+        self._operations = RemoteOperations(self.cluster)
 
     def __enter__(self) -> Self:
         return self
@@ -170,6 +173,7 @@ class BrokerBackend:
     ) -> TopicFacts:
         led = [number for number, leader in topic.leaders.items() if leader >= 0]
         extents = BrokerReader(self.cluster, topic.name, led).extents() if led else {}
+        is_cluster = self._operations.has_controllers
         return TopicFacts(
             name=topic.name,
             topic_id=encode_topic_id(topic.topic_id),
@@ -181,6 +185,7 @@ class BrokerBackend:
                     end_offset=extents[number].end if number in extents else None,
                     size_bytes=sizes.get((topic.name, number)),
                     problem=None if number in extents else "no leader",
+                    replicas=_replicas(topic, number) if is_cluster else None,
                 )
                 for number in topic.partitions
             ),
@@ -276,3 +281,13 @@ class BrokerBackend:
 
     def delete_group(self, name: str) -> None:
         self._groups.delete(name)
+
+
+def _replicas(topic: RemoteTopic, number: int) -> ReplicaFacts:
+    leader, found = topic.leaders[number], topic.replicas[number]
+    return ReplicaFacts(
+        leader=leader if leader >= 0 else None,
+        replicas=found.all,
+        in_sync=found.in_sync,
+        offline=found.offline,
+    )

@@ -31,9 +31,11 @@ class ClusterAccess:
 
     def __init__(self, cluster: "RemoteCluster") -> None:
         from cordwood.remote.remote_operations import RemoteOperations
+        from cordwood.remote.remote_throttles import RemoteThrottles
 
         self._cluster = cluster
         self.operations = RemoteOperations(cluster)
+        self.throttles = RemoteThrottles(cluster)
         self.reconnect()
 
     @property

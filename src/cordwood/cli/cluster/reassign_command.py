@@ -14,6 +14,12 @@ from cordwood.cli.cluster.moves import (
     report_refusals,
     show_moves,
 )
+from cordwood.cli.cluster.throttles import (
+    limit_copies,
+    parse_rate,
+    remove_limits,
+    say_how_to_remove,
+)
 from cordwood.cli.completion import complete_topic
 from cordwood.cli.failures import UsageError
 from cordwood.cli.options import AtOption, DryRunOption, JsonOption
@@ -63,6 +69,19 @@ def reassign(
         bool,
         typer.Option("--cancel", help="Cancel what is under way; the old replicas stay."),
     ] = False,
+    throttle: Annotated[
+        str | None,
+        typer.Option(
+            "--throttle",
+            metavar="RATE",
+            help="Limit the copies of each broker to this many bytes a second: 50MiB. "
+            "Alone: change the limit of what is under way.",
+        ),
+    ] = None,
+    remove_throttle: Annotated[
+        bool,
+        typer.Option("--remove-throttle", help="Remove the limits, when everything has moved."),
+    ] = False,
     dry_run: DryRunOption = False,
     wait: WaitOption = False,
     timeout_s: TimeoutOption = None,
@@ -74,16 +93,25 @@ def reassign(
     evenly and over racks, and the number of replicas stays. The old replicas serve until the new
     ones are in sync. Works with brokers of ours and of Kafka.
 
+    With --throttle and --wait, the limit is removed when everything has moved. Without --wait,
+    run --remove-throttle then.
+
     \b
     Examples:
       cordwood cluster reassign --topic orders --to 1,2,3 --dry-run
+      cordwood cluster reassign --topic orders --to 1,2,3 --throttle 50MiB --wait
+      cordwood cluster reassign --throttle 200MiB
+      cordwood cluster reassign --remove-throttle
       cordwood cluster reassign --topic orders --topic bills --to 2,3,4 --wait
       cordwood cluster reassign --plan plan.json --save-current before.json
       cordwood cluster reassign --cancel
     """
-    chosen = [bool(to), bool(plan), cancel]
-    if sum(chosen) != 1:
-        raise UsageError("pass one of --to, --plan and --cancel")
+    chosen = sum((bool(to), bool(plan), cancel, remove_throttle))
+    if chosen > 1 or not (chosen or throttle):
+        raise UsageError("pass one of --to, --plan and --cancel, or --remove-throttle")
+    if throttle and (cancel or remove_throttle):
+        raise UsageError("--throttle limits copies; leave it out with --cancel, --remove-throttle")
+    rate = None if throttle is None else parse_rate(throttle)
     if to and not topics:
         raise UsageError("--to needs --topic: which topics are to be moved?")
     if plan and topics:
@@ -92,17 +120,49 @@ def reassign(
         if cancel:
             _cancel(access, topics, dry_run=dry_run)
             return
+        if remove_throttle:
+            remove_limits(access)
+            return
         picture = access.picture()
         if to:
             moves = _spread(access, picture, topics or [], _node_ids(to))
-        else:
-            assert plan is not None
+        elif plan:
             moves = _planned(access, picture, plan)
+        else:
+            assert rate is not None
+            limit_copies(access, picture, [], rate, dry_run=dry_run)
+            return
         if save is not None:
             _save(save, moves)
         show_moves(moves, as_json=as_json)
+        if rate is not None and moves:
+            limit_copies(access, picture, moves, rate, dry_run=dry_run)
         if not dry_run and moves:
-            carry_out(access, moves, waits=wait, timeout_s=timeout_s)
+            _carry_out(access, moves, is_limited=rate is not None, waits=wait, timeout_s=timeout_s)
+
+
+def _carry_out(
+    access: ClusterAccess,
+    moves: list[PlannedMove],
+    *,
+    is_limited: bool,
+    waits: bool,
+    timeout_s: float | None,
+) -> None:
+    """Move, and remove the limit at the end. It stays if the moves go on longer than we wait."""
+    stays = is_limited
+
+    def done() -> None:
+        nonlocal stays
+        if is_limited:
+            remove_limits(access)
+            stays = False
+
+    try:
+        carry_out(access, moves, waits=waits, timeout_s=timeout_s, when_done=done)
+    finally:
+        if stays:
+            say_how_to_remove()
 
 
 def _node_ids(text: str) -> list[int]:

@@ -23,7 +23,7 @@ from cordwood.cli.render import Column, Row, output_for
 from cordwood.cli.terminal import require_confirmation, say
 
 if TYPE_CHECKING:
-    from cordwood.cli.at.backend import Backend, PartitionFacts, TopicFacts
+    from cordwood.cli.at.backend import Backend, PartitionFacts, ReplicaFacts, TopicFacts
 
 topics_app = typer.Typer(
     help="List, create, describe, alter, trim and delete topics.", no_args_is_help=True
@@ -55,6 +55,12 @@ _PARTITION_COLUMNS: Final = (
 )
 _ELSEWHERE_COLUMN: Final = Column(
     name="where", field="is_elsewhere", show=lambda is_it: "another broker" if is_it else "here"
+)
+_REPLICA_COLUMNS: Final = (
+    Column(name="leader", is_number=True),
+    "replicas",
+    Column(name="in sync", field="in_sync"),
+    "offline",
 )
 _CONFIG_COLUMNS: Final = (Column(name="key", is_whole=True), "value", "source")
 _TRIM_COLUMNS: Final = (
@@ -119,6 +125,9 @@ def describe_topic(
 ) -> None:
     """Describe a topic: partitions, offsets, bytes, durability, configuration.
 
+    In a cluster also the leader of each partition, its replicas, those in sync, and those whose
+    brokers are not alive.
+
     \b
     Examples:
       cordwood topics describe orders
@@ -144,6 +153,7 @@ def describe_topic(
     has_others = any(partition["is_elsewhere"] for partition in partitions)
     columns = (
         *_PARTITION_COLUMNS,
+        *(_REPLICA_COLUMNS if any("leader" in partition for partition in partitions) else ()),
         *((_ELSEWHERE_COLUMN,) if has_others else ()),
         *(("problem",) if has_problems else ()),
     )
@@ -192,6 +202,16 @@ def _partition_row(partition: "PartitionFacts", is_record_bound: bool) -> Row:
         "bytes": partition.size_bytes,
         "is_elsewhere": partition.is_elsewhere,
         "problem": partition.problem,
+        **({} if partition.replicas is None else _replica_row(partition.replicas)),
+    }
+
+
+def _replica_row(found: "ReplicaFacts") -> Row:
+    return {
+        "leader": found.leader,
+        "replicas": list(found.replicas),
+        "in_sync": list(found.in_sync),
+        "offline": list(found.offline),
     }
 
 

@@ -18,6 +18,9 @@ of every clean leader, so such a cut would mean that the leader lost records. Th
 instead, and its copy can be compared. An unclean election, which the image shows or the topic
 allows, may lose records; then it follows.
 
+While its disk is short of room, it appends nothing and pauses. It goes on asking, for as little as
+possible: a replica that has all that the leader has stays in sync.
+
 A throttled replica that is neither in sync nor caught up is held up while the limit is used up
 (`replication_quota`).
 """
@@ -127,7 +130,7 @@ class FollowerRole:
             last_epoch=log.replica.last_epoch,
             log_start=log.state.start,
             high_watermark=log.high_watermark,
-            bytes_max=self._limited_bytes,
+            bytes_max=self._limited_bytes if log.want_of_room is None else 1,
         )
 
     @property
@@ -180,7 +183,11 @@ class FollowerRole:
         elif self._begins_before_the_end(answer):
             self._restart_at(answer.log_start)
         elif len(answer.data):
-            self._append(answer)
+            shortage = self.site.log.want_of_room
+            if shortage is None:
+                self._append(answer)
+            else:
+                self._pause(shortage)
         else:
             self._finish_round(answer)
 

@@ -2,7 +2,8 @@
 
     MAKING     an empty log is made in the other directory
     WAITING    others are copied first
-    COPYING    batches are copied from the old log, as fast as the limit allows, and synced
+    COPYING    batches are copied from the old log, as fast as the limit allows, and synced. It
+               waits while the disk of the new one is short of room
     PARTING    the old log has no role any more, and the rest is copied
     SWAPPING   the new log takes the place of the old one (`log.topics.replica_swap`)
     OVER       done, given up or failed
@@ -33,6 +34,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import MIB, LeaderEpoch, Offset
 
 _PART_BYTES_MAX: Final = 4 * MIB
+_ROOM_S: Final = 1.0  # between looks at a disk that is short of room
 _IDLE_S: Final = 0.2  # between looks at an old log that grows, or may not be set aside yet
 
 
@@ -108,7 +110,10 @@ class ReplicaMove:
             return
         node = self._site.node
         if self.phase is Phase.COPYING:
+            assert self.new is not None
             wait_s = node.quotas.moves.wait_s(node.scheduler.now_s())
+            if self.new.want_of_room is not None:
+                wait_s = max(wait_s, _ROOM_S)
             if wait_s > 0:
                 self._pause(wait_s)
                 return

@@ -5,7 +5,8 @@ the leader who fetches. So it never counts for anything before it takes the plac
 
     MAKING     an empty log is made beside the old one
     WAITING    others are copied first
-    COPYING    committed records are fetched from the leader, appended and synced
+    COPYING    committed records are fetched from the leader, appended and synced. It waits while
+               the disk is short of room
     SWAPPING   the new log takes the place of the old one (`log.topics.replica_swap`)
     OVER       done, given up or failed
 
@@ -232,7 +233,7 @@ class ReplicaRebuild:
         if self.phase is not Phase.COPYING:
             return
         image = self._leader()
-        if image is None:
+        if image is None or self._opened.want_of_room is not None:
             self._pause(self._fetch)
             return
         if self._must_restart:

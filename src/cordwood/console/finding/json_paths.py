@@ -20,6 +20,11 @@ try:
 except ImportError:  # the plain form needs no Cython installed
     from cordwood import plain_cython as cython  # type: ignore[no-redef]
 
+if cython.compiled:
+    from cython.cimports.cordwood.format.json_bytes import after_wide, skip_space  # type: ignore
+else:
+    from cordwood.format.json_bytes import after_wide, skip_space
+
 COMPILED = cython.compiled
 
 NO = 0
@@ -61,18 +66,6 @@ _DIGITS_MAX = cython.declare(cython.int, 22)  # a double holds these powers of t
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _skip_space(
-    data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> cython.Py_ssize_t:
-    while at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
-        at += 1
-    return at
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
 def _after_escape(
     data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
@@ -103,43 +96,6 @@ def _after_escape(
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _after_wide(
-    data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> cython.Py_ssize_t:
-    """The position after a character of several bytes of UTF-8; -1 if it is none, or half a one."""
-    byte: cython.uint = data[at]
-    size: cython.Py_ssize_t
-    low: cython.uint = 0x80
-    high: cython.uint = 0xBF
-    if 0xC2 <= byte <= 0xDF:
-        size = 2
-    elif 0xE0 <= byte <= 0xEF:
-        size = 3
-        if byte == 0xE0:
-            low = 0xA0
-        elif byte == 0xED:
-            high = 0x9F
-    elif 0xF0 <= byte <= 0xF4:
-        size = 4
-        if byte == 0xF0:
-            low = 0x90
-        elif byte == 0xF4:
-            high = 0x8F
-    else:
-        return -1
-    if at + size > end or not low <= data[at + 1] <= high:
-        return -1
-    if size > 2 and not 0x80 <= data[at + 2] <= 0xBF:
-        return -1
-    if size > 3 and not 0x80 <= data[at + 3] <= 0xBF:
-        return -1
-    return at + size
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t))
 def _after_text(
     data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t
@@ -154,7 +110,7 @@ def _after_text(
     while at < end:
         byte = data[at]
         if byte >= 0x80:
-            at = _after_wide(data, at, end)
+            at = after_wide(data, at, end)
             if at < 0:
                 return -1, escapes, openings
             continue
@@ -436,14 +392,14 @@ def _answer(
     start: cython.Py_ssize_t
     first: cython.Py_ssize_t
     last: cython.Py_ssize_t
-    at = _skip_space(data, at, end)
+    at = skip_space(data, at, end)
     if at == end:
         return _NO
     if data[at] != 123 and data[at] != 91:
         # Without brackets nothing has names. Other bytes may be the mark of another encoding.
         return _NO if 33 <= data[at] <= 126 else _MAYBE
     while True:
-        at = _skip_space(data, at, end)
+        at = skip_space(data, at, end)
         if depth == 0 and state == _AFTER_VALUE:
             return _MAYBE if at != end or (found == _YES and openings > _LEVELS) else found
         if at >= end:
@@ -481,7 +437,7 @@ def _answer(
                     names_met += 1
                 else:
                     names_met = -1
-            at = _skip_space(data, at, end)
+            at = skip_space(data, at, end)
             if at >= end or data[at] != 58:
                 return _MAYBE
             at += 1
@@ -504,7 +460,7 @@ def _answer(
             levels[depth] = level | (1 if byte == 91 else 0)
             depth += 1
             openings += 1
-            at = _skip_space(data, at + 1, end)
+            at = skip_space(data, at + 1, end)
             if at < end and data[at] == (93 if byte == 91 else 125):
                 at += 1
                 depth -= 1

@@ -2,7 +2,8 @@
 
 healthy          appends are accepted
 short of room    fewer bytes are free than `log.dir.free.bytes.min`: appends are refused until
-                 there are enough; the rest is reserved for deletion
+                 there are enough; the rest is reserved for deletion. Followers and copies of
+                 replicas wait, too
 failing          a write or a sync failed as on a broken disk: appends are refused until a
                  restart. What can still be read is served
 """
@@ -24,7 +25,7 @@ class ShortOfRoom:
 
     free_bytes_min: int
 
-    def error_for(self, log: str) -> StorageError:
+    def error_for(self, log: str) -> DiskFullError:
         return DiskFullError(log, free_bytes_min=self.free_bytes_min)
 
 

@@ -26,12 +26,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from cordwood.errors import LogClosedError
+from cordwood.errors import DiskFullError, LogClosedError
 from cordwood.format.record import Header
 from cordwood.log.partition.appending import Appending
 from cordwood.log.partition.batch_writer import BatchWriter
 from cordwood.log.partition.client_batches import ClientBatches
 from cordwood.log.partition.deletion import Deletion
+from cordwood.log.partition.disk_health import ShortOfRoom
 from cordwood.log.partition.group_commit import GroupCommit
 from cordwood.log.partition.live_source import LiveSource, ReplicaSource
 from cordwood.log.partition.log_archive import LogArchive
@@ -179,6 +180,12 @@ class PartitionLog(LogReader):
     def is_failed(self) -> bool:
         """Whether it accepts no appends until a restart, because its disk failed."""
         return self.state.failure is not None or self._holder.health.failure is not None
+
+    @property
+    def want_of_room(self) -> DiskFullError | None:
+        """Why nothing should be written now: its disk is short of room. None if it is not."""
+        refusal = self._holder.health.refusal
+        return refusal.error_for(self.name) if isinstance(refusal, ShortOfRoom) else None
 
     # --- the whole log -----------------------------------------------------------------------
 

@@ -28,6 +28,11 @@ try:
 except ImportError:  # the plain form needs no Cython installed
     from cordwood import plain_cython as cython  # type: ignore[no-redef]
 
+if cython.compiled:
+    from cython.cimports.cordwood.format.json_bytes import after_wide, skip_space  # type: ignore
+else:
+    from cordwood.format.json_bytes import after_wide, skip_space
+
 COMPILED = cython.compiled
 
 NODE_WORDS = 6
@@ -71,18 +76,6 @@ _AFTER_VALUE = cython.declare(cython.int, 2)
 _FLOAT_DIGITS_MAX = cython.declare(cython.Py_ssize_t, 37)  # a number of so many digits is finite
 _DOUBLE_DIGITS_MAX = cython.declare(cython.Py_ssize_t, 300)
 _WORD_DIGITS_MAX = cython.declare(cython.Py_ssize_t, 19)  # 64 bits hold every such number
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _skip_space(
-    data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> cython.Py_ssize_t:
-    while at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
-        at += 1
-    return at
 
 
 @cython.cfunc
@@ -158,43 +151,6 @@ def _after_escape(
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _after_wide(
-    data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> cython.Py_ssize_t:
-    """The position after a character of several bytes of UTF-8; -1 if it is none, or half a one."""
-    byte: cython.uint = data[at]
-    size: cython.Py_ssize_t
-    low: cython.uint = 0x80
-    high: cython.uint = 0xBF
-    if 0xC2 <= byte <= 0xDF:
-        size = 2
-    elif 0xE0 <= byte <= 0xEF:
-        size = 3
-        if byte == 0xE0:
-            low = 0xA0
-        elif byte == 0xED:
-            high = 0x9F
-    elif 0xF0 <= byte <= 0xF4:
-        size = 4
-        if byte == 0xF0:
-            low = 0x90
-        elif byte == 0xF4:
-            high = 0x8F
-    else:
-        return -1
-    if at + size > end or not low <= data[at + 1] <= high:
-        return -1
-    if size > 2 and not 0x80 <= data[at + 2] <= 0xBF:
-        return -1
-    if size > 3 and not 0x80 <= data[at + 3] <= 0xBF:
-        return -1
-    return at + size
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.bint))
 def _after_text(
     data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t
@@ -205,7 +161,7 @@ def _after_text(
     while at < end:
         byte = data[at]
         if byte >= 0x80:
-            at = _after_wide(data, at, end)
+            at = after_wide(data, at, end)
             if at < 0:
                 return -1, has_escapes
             continue
@@ -570,11 +526,11 @@ def _fits(
     limit: cython.longlong
     has_escapes: cython.bint
     byte: cython.uint
-    at = _skip_space(data, at, end)
+    at = skip_space(data, at, end)
     if at >= end or data[at] != 123:
         return False
     while True:
-        at = _skip_space(data, at, end)
+        at = skip_space(data, at, end)
         if depth == 0 and state == _AFTER_VALUE:
             return at == end
         if at >= end:
@@ -607,7 +563,7 @@ def _fits(
                         return False
                     seen[node] = levels[level + 2]
                     levels[level + 3] = node + 1
-            at = _skip_space(data, at, end)
+            at = skip_space(data, at, end)
             if at >= end or data[at] != 58:
                 return False
             at += 1
@@ -638,7 +594,7 @@ def _fits(
             levels[level + 1] = 1 if byte == 91 else 0
             levels[level + 2] = seen[numbers]
             node = levels[level]
-            at = _skip_space(data, at + 1, end)
+            at = skip_space(data, at + 1, end)
             if at < end and data[at] == (93 if byte == 91 else 125):
                 at += 1
                 state = _AFTER_VALUE

@@ -5,7 +5,8 @@
 
 A run changes only as a whole: another directory is exchanged for it. A reader that lists a
 directory sees the files from before or those from after. Rows never move to another directory,
-because a reader lists one directory after the other.
+because a reader lists one directory after the other. The replaced directory stays for a while
+(`replaced_runs`), for a reader that has opened it and not listed it yet.
 """
 
 import os
@@ -16,6 +17,7 @@ from typing import Final
 
 from cordwood.errors import TableChangedError
 from cordwood.quantities import MIB
+from cordwood.spark.tables.replaced_runs import ReplacedRuns
 from cordwood.storage.directory_exchange import exchange
 from cordwood.storage.files import RealFileSystem, read_whole
 from cordwood.value_class import dataclass
@@ -54,6 +56,7 @@ class ParquetRuns:
     def __init__(self, table: str) -> None:
         self._table = table
         self._fs = RealFileSystem()
+        self.replaced = ReplacedRuns(table)
 
     def path(self, run: int) -> str:
         return os.path.join(self._table, f"run={run:020d}")
@@ -123,11 +126,15 @@ class ParquetRuns:
             self._fs.sync_directory(home)
 
     def exchange(self, staged: str, run: int) -> bool:
-        """Put a staged directory, which is durable, in the place of a run; False: impossible."""
+        """Put a staged directory, which is durable, in the place of a run; False: impossible.
+
+        The directory that was there is kept for present readers.
+        """
         if not exchange(staged, self.path(run)):
             return False
         self._fs.sync_directory(self._table)
         self._fs.sync_directory(os.path.dirname(staged))
+        self.replaced.keep(staged, run)
         return True
 
 

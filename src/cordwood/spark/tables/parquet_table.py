@@ -16,7 +16,8 @@ While the last run is small, a commit stages its files again, as links, beside t
 exchanges the two directories in one step. The names of the files stay. Upkeep exchanges a run for
 one with fewer files in the same way, so small files do not remain in separate directories, where
 nothing could merge them at once for all readers (`parquet_runs`). If a file system cannot exchange
-directories, each commit is a run of its own, and nothing is merged.
+directories, each commit is a run of its own, and nothing is merged. Replaced directories stay for
+a while, beside the table, for readers that are listing them (`replaced_runs`).
 
 If runs replace each other, a new run shares unchanged files with the one before, which stays for
 its present readers; earlier runs are removed.
@@ -136,6 +137,7 @@ class ParquetTable:
                 self._append(made, run)
             self._last = self._runs.content(run)
         self.discard(run_id)
+        self._runs.replaced.remove_old()
         self.settle()
 
     def _join(self, made: str, added: int) -> bool:
@@ -191,6 +193,7 @@ class ParquetTable:
         if not self._replaces:
             for run in self._runs.numbers():
                 merged += self._merge(run, policy)
+        self._runs.replaced.remove_old()
         removed = self._remove_leftovers(policy)
         self.load()
         return {"merged_files": merged, "removed_files": removed}
@@ -198,7 +201,8 @@ class ParquetTable:
     def _merge(self, run: int, policy: UpkeepPolicy) -> int:
         """Exchange a run for one with fewer files; return how many were merged.
 
-        A reader that listed the files before and opens one afterwards does not find it, and fails.
+        A reader that listed the files before and opens one afterwards does not find it, and fails:
+        a name that can be opened is also listed, so old and new names cannot both be there.
         """
         from cordwood.spark.tables.file_merging import merge_group, merged_schema
         from cordwood.spark.tables.table_upkeep import plan_merges

@@ -143,3 +143,28 @@ def test_a_deletion_is_known_to_be_everywhere_or_nobody_knows(
 
     assert is_done.wait(WAIT_S)
     assert codes == [code]
+
+
+def test_a_member_says_why_it_may_not_lead(bench: MemberBench) -> None:
+    def reason() -> str | None:
+        return bench.member.facts().fencing
+
+    control = bench.control
+    no_image = reason()
+    bench.apply(None)
+    running = reason()
+    control.is_fenced_by_silence = True
+    silent = reason()
+    control.is_fenced_by_silence = False
+    registered, control.broker_epoch = control.broker_epoch, -1
+    unregistered = reason()
+    control.broker_epoch = registered
+    control.brokers = {ME: replace(control.brokers[ME], is_fenced=True)}
+    bench.apply(None)
+    fenced = reason()
+
+    assert running is None
+    assert "does not have the metadata of the cluster yet" in (no_image or "")
+    assert "has answered for more than broker.session.timeout.ms = 9000" in (silent or "")
+    assert "no controller of the cluster has accepted it yet" in (unregistered or "")
+    assert "it is fenced" in (fenced or "")

@@ -131,7 +131,9 @@ def test_a_disk_short_of_room_is_a_warning_because_reading_goes_on(tmp_path: Pat
         status, _, content = ask(observed(store), "/readyz")
 
     assert status == 200
-    assert json.loads(content)["warnings"] == [f"{tmp_path} is short of space: appends are refused"]
+    assert json.loads(content)["warnings"] == [
+        f"{tmp_path} is short of space: appends are refused, and followers wait"
+    ]
 
 
 def test_other_paths_are_answered_with_those_there_are(store: Store) -> None:

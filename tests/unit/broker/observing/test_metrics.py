@@ -272,7 +272,7 @@ FACTS = ClusterFacts(
     under_min_isr=1,
     offline=3,
     stopped=5,
-    is_fenced=True,
+    fencing="the controllers are away",
     isr_shrinks=7,
     isr_expands=6,
 )
@@ -280,13 +280,13 @@ FACTS = ClusterFacts(
 
 def test_a_member_is_ready_only_while_the_controllers_let_it_lead(store: Store) -> None:
     alone = observed(store)
-    led = replace(FACTS, is_fenced=False)
+    led = replace(FACTS, fencing=None)
 
     fenced = HealthChecks(replace(alone, cluster=lambda: FACTS)).readiness()
     unfenced = HealthChecks(replace(alone, cluster=lambda: led)).readiness()
 
     [problem] = set(fenced.problems) - set(unfenced.problems)
-    assert problem == "the controllers of the cluster do not let this broker lead"
+    assert problem == "the controllers are away"
     assert any("5 replicas stopped" in warning for warning in unfenced.warnings)
 
 

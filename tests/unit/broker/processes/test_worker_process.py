@@ -19,6 +19,7 @@ from cordwood.broker.processes.keeper import Keeper
 from cordwood.broker.processes.process_task import NodeConfig, ProcessTask
 from cordwood.broker.processes.worker_process import WorkerProcess
 from cordwood.log.rules.topic_config import TopicConfig
+from wire.waiting import await_true
 
 WAIT_S = 30.0
 # Says something that nobody understands, and lives on.
@@ -31,32 +32,101 @@ while news.recv(4096):
 """
 
 
+# Is ready, and answers two pings.
+SILENT = """
+import socket, sys
+news = socket.socket(fileno=int(sys.argv[1]))
+with news.makefile("rwb", buffering=0) as link:
+    def frame():
+        size = int.from_bytes(link.read(4))
+        body = bytearray()
+        while len(body) < size:
+            body += link.read(size - len(body))
+        return body
+    assert frame()[0] == 1
+    link.write(bytes([0, 0, 0, 1, 5]))
+    for _ in range(2):
+        assert frame() == bytes([11])
+        link.write(bytes([0, 0, 0, 1, 12]))
+    while link.read(4096):
+        pass
+"""
+
+
+class Started:
+    """A worker that runs a program of ours."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+        broker = BrokerConfig()
+        config = NodeConfig(
+            broker=broker,
+            security=SecurityConfig.assemble(broker, {}),
+            store=StoreConfig(log_dirs=("data",)),
+            topic_defaults=TopicConfig(),
+            log_output=LogOutputConfig(),
+        )
+        task = ProcessTask(config=config, index=1, count=2, epoch=5, listening={})
+        self.is_over, self.codes = threading.Event(), list[int]()
+
+        def command(fds: Sequence[int]) -> list[str]:
+            return [sys.executable, "-c", program, *map(str, fds)]
+
+        def ended(_worker: WorkerProcess, code: int) -> None:
+            self.codes.append(code)
+            self.is_over.set()
+
+        monkeypatch.setattr(worker_process, "_command", command)
+        self.worker = WorkerProcess(
+            task, cast("Keeper", None), when_ready=lambda _index: None, when_ended=ended
+        )
+        self.worker.start()
+
+
 def test_a_worker_that_says_something_unknown_is_ended_and_its_end_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    broker = BrokerConfig()
-    config = NodeConfig(
-        broker=broker,
-        security=SecurityConfig.assemble(broker, {}),
-        store=StoreConfig(log_dirs=("data",)),
-        topic_defaults=TopicConfig(),
-        log_output=LogOutputConfig(),
-    )
-    task = ProcessTask(config=config, index=1, count=2, epoch=5, listening={})
-    is_over, codes = threading.Event(), list[int]()
+    started = Started(monkeypatch, GARBLED)
 
-    def command(fds: Sequence[int]) -> list[str]:
-        return [sys.executable, "-c", GARBLED, *map(str, fds)]
+    assert started.is_over.wait(WAIT_S)
+    assert started.codes == [-signal.SIGKILL]
 
-    def ended(_worker: WorkerProcess, code: int) -> None:
-        codes.append(code)
-        is_over.set()
 
-    monkeypatch.setattr(worker_process, "_command", command)
-    worker = WorkerProcess(
-        task, cast("Keeper", None), when_ready=lambda _index: None, when_ended=ended
-    )
-    worker.start()
+def test_a_worker_that_no_longer_answers_is_killed_once_and_the_log_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    started = Started(monkeypatch, SILENT)
+    worker = started.worker
+    await_true(lambda: worker._is_watched)
+    for _ in range(2):
+        worker.beat()
+        await_true(lambda: not worker._is_asked)
+    worker.beat()
 
-    assert is_over.wait(WAIT_S)
-    assert codes == [-signal.SIGKILL]
+    for _ in range(worker_process.SILENT_BEATS_MAX - 1):
+        worker.beat()
+    was_over = started.is_over.is_set() or "killing" in caplog.text
+    for _ in range(3):
+        worker.beat()
+
+    assert started.is_over.wait(WAIT_S)
+    assert not was_over
+    assert started.codes == [-signal.SIGKILL]
+    assert caplog.text.count("process 1") == caplog.text.count("has not answered for 60 s") == 1
+
+
+def test_a_worker_that_is_not_ready_or_is_asked_to_end_may_be_silent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    starting = Started(monkeypatch, "import sys; sys.stdin.read()")
+    ending = Started(monkeypatch, SILENT)
+    await_true(lambda: ending.worker._is_watched)
+    ending.worker.stop()
+
+    for started in (starting, ending):
+        for _ in range(2 * worker_process.SILENT_BEATS_MAX):
+            started.worker.beat()
+
+    assert "has not answered" not in caplog.text
+    for started in (starting, ending):
+        started.worker.kill()
+        assert started.is_over.wait(WAIT_S)

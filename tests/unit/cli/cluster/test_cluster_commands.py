@@ -5,11 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import cordwood
+from cordwood.errors import BrokerUnreachableError
+from cordwood.quantities import MIB
+from cordwood.remote import remote_cluster
+from cordwood.remote.remote_cluster import RemoteReplicas, RemoteTopic
+from cordwood.remote.remote_operations import (
+    Place,
+    RemoteMove,
+    RemoteOperations,
+    RemotePartition,
+)
+from cordwood.remote.remote_throttles import RemoteThrottles
+from cordwood.value_class import replace
 from fakes.command_line import CommandLine
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import cluster_messages as messages
 
 
 @pytest.fixture
@@ -64,6 +80,10 @@ def test_one_broker_has_nowhere_to_move_to(cli: CommandLine, broker: cordwood.Br
         (["reassign"], "pass one of --to, --plan and --cancel"),
         (["reassign", "--to", "1"], "--to needs --topic"),
         (["reassign", "--to", "1", "--topic", "orders", "--cancel"], "pass one of"),
+        (["reassign", "--cancel", "--remove-throttle"], "pass one of"),
+        (["reassign", "--cancel", "--throttle", "1MiB"], "leave it out with --cancel"),
+        (["reassign", "--throttle", "fast"], "--throttle = fast: must be a whole number"),
+        (["reassign", "--throttle", "0"], "must be at least 1 byte a second"),
         (["reassign", "--to", "1,x", "--topic", "orders"], "must be ids of brokers"),
         (["reassign", "--to", "1,1", "--topic", "orders"], "names a broker twice"),
         (["reassign", "--to", "77", "--topic", "orders"], "is not a broker of this cluster"),
@@ -128,3 +148,128 @@ def test_a_plan_that_cannot_be_read_is_named_by_its_file(
     assert said.code != 0
     assert "--plan = plan.json: " in said.err
     assert "is not JSON" in said.err
+
+
+def _with_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker is one of a cluster, and tells of replicas on others."""
+    real = remote_cluster._described
+
+    def described(topic: messages.MetadataResponseTopics) -> RemoteTopic | None:
+        found = real(topic)
+        assert found is not None
+        leader = found.leaders[0]
+        healthy = RemoteReplicas(all=(leader, 8, 9), in_sync=(leader, 8, 9), offline=())
+        degraded = RemoteReplicas(all=(8, leader, 9), in_sync=(leader,), offline=(8, 9))
+        lost = RemoteReplicas(all=(8,), in_sync=(8,), offline=(8,))
+        return replace(
+            found,
+            leaders={0: leader, 1: leader, 2: -1},
+            replicas={0: healthy, 1: degraded, 2: lost},
+        )
+
+    monkeypatch.setattr(remote_cluster, "_described", described)
+    monkeypatch.setattr(RemoteOperations, "has_controllers", True)
+
+
+def test_a_topic_of_a_cluster_is_described_with_its_replicas(
+    cli: CommandLine, broker: cordwood.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.store.create_topic("orders", partitions=3)
+    me = cli("cluster", "status", "--json").objects[0]["brokers"][0]["node_id"]
+    _with_replicas(monkeypatch)
+
+    lines = cli.ok("topics", "describe", "orders").lines
+    [found] = cli.ok("topics", "describe", "orders", "--json").objects
+
+    keys = ("leader", "replicas", "in_sync", "offline", "problem")
+    assert [[each[key] for key in keys] for each in found["partitions"]] == [
+        [me, [me, 8, 9], [me, 8, 9], [], None],
+        [me, [8, me, 9], [me], [8, 9], None],
+        [None, [8], [8], [8], "no leader"],
+    ]
+    [titles] = [line for line in lines if "leader" in line and "partition" in line]
+    at = titles.index("leader")
+    assert titles[at:].split() == ["leader", "replicas", "in", "sync", "offline", "problem"]
+    assert lines[-2][at:].split()[0] == str(me)
+    assert "8, 9" in lines[-2]
+
+
+def test_a_topic_of_one_broker_is_described_without_replicas(
+    cli: CommandLine, broker: cordwood.Broker
+) -> None:
+    broker.store.create_topic("orders")
+
+    text = cli.ok("topics", "describe", "orders").out
+    [found] = cli.ok("topics", "describe", "orders", "--json").objects
+
+    assert "in sync" not in text
+    assert "leader" not in found["partitions"][0]
+
+
+class Throttles:
+    """The limits that a command sets and removes; broker 9 is away."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rates: dict[int, int | None] = {}
+        self.lists: dict[str, tuple[str | None, str | None]] = {}
+        monkeypatch.setattr(RemoteThrottles, "limit_broker", lambda _, *given: self._limit(*given))
+        monkeypatch.setattr(RemoteThrottles, "list_replicas", lambda _, *given: self._list(*given))
+        monkeypatch.setattr(RemoteThrottles, "listed_topics", lambda _, _topics: list(self.lists))
+
+    def _limit(self, node_id: int, rate: int | None) -> None:
+        if node_id == 9:
+            raise BrokerUnreachableError("broker:9", "it is away")
+        self.rates[node_id] = rate
+
+    def _list(self, topic: str, senders: str | None, receivers: str | None) -> None:
+        self.lists[topic] = senders, receivers
+
+
+@pytest.fixture
+def moving(broker: cordwood.Broker, monkeypatch: pytest.MonkeyPatch) -> dict[Place, RemoteMove]:
+    """Reassignments under way, as the controllers tell them."""
+    broker.store.create_topic("orders", partitions=2)
+    found = {("orders", 1): RemoteMove(adding=(1, 8), removing=())}
+    parts = [
+        RemotePartition(topic="orders", partition=0, leader=1, replicas=(1,), in_sync=(1,)),
+        RemotePartition(topic="orders", partition=1, leader=9, replicas=(9, 1, 8), in_sync=(9,)),
+    ]
+    monkeypatch.setattr(RemoteOperations, "moves", lambda _, **_limits: found)
+    monkeypatch.setattr(RemoteOperations, "partitions", lambda _, _topics=None: parts)
+    return found
+
+
+def test_a_limit_alone_is_for_what_is_under_way(
+    cli: CommandLine, moving: dict[Place, RemoteMove], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    throttles = Throttles(monkeypatch)
+
+    planned = cli.ok("cluster", "reassign", "--throttle", "2MiB", "--dry-run")
+    was_set = bool(throttles.rates or throttles.lists)
+    done = cli.ok("cluster", "reassign", "--throttle", "2MiB")
+
+    assert not was_set
+    assert "would limit copies to 2.0 MiB/s on each of the brokers 1, 8, 9" in planned.err
+    assert throttles.rates == {1: 2 * MIB, 8: 2 * MIB}
+    assert throttles.lists == {"orders": ("1:9", "1:1,1:8")}
+    assert "broker 9 gets no limit" in done.err
+
+
+def test_limits_are_removed_only_when_nothing_moves(
+    cli: CommandLine, moving: dict[Place, RemoteMove], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    throttles = Throttles(monkeypatch)
+    cli.ok("cluster", "reassign", "--throttle", "2MiB")
+
+    early = cli("cluster", "reassign", "--remove-throttle")
+    still = dict(throttles.lists)
+    moving.clear()
+    done = cli("cluster", "reassign", "--remove-throttle")
+
+    assert early.code == 1
+    assert "1 partition still move" in early.err
+    assert still == {"orders": ("1:9", "1:1,1:8")}
+    assert throttles.lists == {"orders": (None, None)}
+    assert throttles.rates[1] is None
+    assert done.code == 0
+    assert "removed the limits" in done.err

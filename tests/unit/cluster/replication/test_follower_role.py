@@ -105,6 +105,37 @@ def test_a_batch_that_the_loop_cannot_append_pauses_the_follower() -> None:
     assert "a batch begins at offset 5" in bench.troubles[0]
 
 
+def test_a_follower_waits_while_its_disk_is_short_of_room(bench: ReplicationBench) -> None:
+    bench.follow()
+    bench.note_room(is_short=True)
+
+    for _ in range(3):
+        bench.answer_fetch(data=placed(0, b"a", b"b"), high_watermark=Offset(2))
+        assert (bench.log.end_offset, bench.fetches) == (0, [])
+        bench.scheduler.advance(1)
+        assert bench.position.bytes_max == 1
+    bench.note_room(is_short=False)
+    bench.answer_fetch(data=placed(0, b"a", b"b"), high_watermark=Offset(2))
+
+    assert (bench.position.offset, bench.position.bytes_max) == (2, None)
+    [trouble] = bench.troubles
+    assert "less disk space left than log.dir.free.bytes.min = 1000" in trouble
+
+
+def test_a_follower_that_has_everything_stays_in_sync_without_room(
+    bench: ReplicationBench,
+) -> None:
+    bench.follow()
+    bench.answer_fetch(data=placed(0, b"a"), high_watermark=Offset(0))
+    bench.note_room(is_short=True)
+
+    bench.answer_fetch(high_watermark=Offset(1))
+
+    assert bench.log.high_watermark == 1
+    assert bench.position.offset == 1  # it asks again, without a pause
+    assert bench.troubles == []
+
+
 def test_the_high_watermark_of_a_follower_is_not_above_what_it_has_synced(
     bench: ReplicationBench,
 ) -> None:

@@ -257,6 +257,24 @@ def test_a_copy_keeps_to_the_limit_until_it_has_caught_up(bench: MoveBench) -> N
     assert len(values(bench.outcome)) == 6
 
 
+def test_a_copy_waits_while_the_disk_is_short_of_room(bench: MoveBench) -> None:
+    node = bench.node
+    node.lead()
+    node.append(b"a")
+
+    node.note_room(is_short=True)
+    move = bench.move()
+    move.copy()
+    node.scheduler.advance(5)
+    assert move.new is not None
+    copied = move.new.end_offset
+    node.note_room(is_short=False)
+    node.scheduler.advance(1)
+
+    assert copied == 0
+    assert values(bench.outcome) == [b"a"]
+
+
 def test_a_swap_that_fails_leaves_the_old_replica_leading(bench: MoveBench) -> None:
     node = bench.node
     node.lead()

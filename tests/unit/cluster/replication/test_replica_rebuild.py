@@ -356,3 +356,19 @@ def test_a_new_replica_may_lack_offsets_that_the_leader_compacted_away() -> None
     bench.node.store.close()
     with open_store(bench.node.fs, role=AMONG_OTHERS) as store:
         assert log_of(store).damages == []
+
+
+def test_a_rebuild_waits_while_the_disk_is_short_of_room() -> None:
+    bench = RebuildBench()
+    rebuild = bench.rebuild()
+    bench.node.note_room(is_short=True)
+
+    bench.answer_bounds()
+    bench.node.scheduler.advance(5)
+    asked = len(bench.copies)
+    bench.node.note_room(is_short=False)
+    bench.node.scheduler.advance(1)
+
+    assert asked == 0
+    assert len(bench.copies) == 1
+    assert rebuild.phase is Phase.COPYING

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.dataset import dataset
 
 from cordwood.errors import TableChangedError
-from cordwood.spark.tables import parquet_runs, parquet_table
+from cordwood.spark.tables import parquet_runs, parquet_table, replaced_runs
 from cordwood.spark.tables.lake_table import TableState, UpkeepPolicy, WrittenFile
 from cordwood.spark.tables.parquet_table import ParquetTable
 
@@ -55,7 +58,7 @@ def filled(path: Path, commits: int, *, days: int = 0) -> ParquetTable:
 
 
 def listed(path: Path) -> list[str]:
-    """The files that a tool finds which lists the directory.
+    """The files that a tool finds which lists the directory, and skips what begins with `_`.
 
     `FileNotFoundError` if a directory is gone when its turn comes: `os.walk` would leave it out.
     """
@@ -63,13 +66,11 @@ def listed(path: Path) -> list[str]:
     def fail(error: OSError) -> None:
         raise error
 
-    return [
-        os.path.join(home, name)
-        for home, folders, names in os.walk(path, onerror=fail)
-        if "_staging" not in home
-        for name in names
-        if name.endswith(".parquet")
-    ]
+    found: list[str] = []
+    for home, folders, names in os.walk(path, onerror=fail):
+        folders[:] = [folder for folder in folders if not folder.startswith("_")]
+        found += [os.path.join(home, name) for name in names if name.endswith(".parquet")]
+    return found
 
 
 def offsets(files: list[str]) -> list[int]:
@@ -266,33 +267,111 @@ def test_a_kill_at_any_step_shows_readers_each_row_once(
 
 
 @pytest.mark.parametrize("days", [0, 2])
-def test_whoever_lists_the_table_meanwhile_sees_each_row_at_most_once(
-    tmp_path: Path, days: int
+@pytest.mark.parametrize("work", ["commit", "keep_up"])
+def test_a_directory_that_a_reader_has_opened_is_listed_as_it_was(
+    tmp_path: Path, work: str, days: int
 ) -> None:
+    table = filled(tmp_path / "table", 3, days=days)
+    homes = sorted({os.path.dirname(file) for file in table.files()})
+    names = {home: set(os.listdir(home)) for home in homes}
+    opened_before = {home: os.scandir(home) for home in homes}  # reads nothing yet
+
+    if work == "commit":
+        commit(table, 40, days=days)
+    else:
+        assert table.keep_up(UpkeepPolicy())["merged_files"] == 6
+
+    for home, entries in opened_before.items():
+        with entries:
+            assert {entry.name for entry in entries} == names[home]
+
+
+def test_replaced_directories_are_where_no_tool_finds_their_rows(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    table = filled(path, 3, days=2)
+    table.keep_up(UpkeepPolicy())
+
+    assert len(os.listdir(tmp_path / ".table.replaced")) == 3
+    with duckdb.connect() as connection:
+        found = connection.execute(f"FROM read_parquet('{path}/**/*.parquet')").fetchall()
+    assert len(found) == 30
+    assert dataset(path, format="parquet").count_rows() == 30
+    assert polars.read_parquet(path / "**/*.parquet").height == 30
+
+
+def test_replaced_directories_are_removed_by_the_next_commit_or_upkeep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = filled(tmp_path / "table", 3)
+    kept = tmp_path / ".table.replaced"
+    (tmp_path / ".table.replaced" / "of somebody else").mkdir()
+
+    monkeypatch.setattr(replaced_runs, "KEPT_S", 0)
+    commit(table, 40)
+
+    assert os.listdir(kept) == ["of somebody else"]
+    (kept / "of somebody else").rmdir()
+    table.keep_up(UpkeepPolicy())
+    assert not kept.exists()
+
+
+def test_of_each_run_only_some_replaced_directories_stay(tmp_path: Path) -> None:
+    filled(tmp_path / "table", replaced_runs.KEPT_MAX + 5)
+
+    assert len(os.listdir(tmp_path / ".table.replaced")) == replaced_runs.KEPT_MAX
+
+
+def test_the_newest_directories_of_a_run_stay_for_a_minute() -> None:
+    names = [f"{run:020d}-{ms}-{0:032x}" for run in (1, 2) for ms in (1_000, 50_000, 200_000)]
+
+    removed = replaced_runs.plan_removal([*names, "other"], now_ms=61_000)
+
+    assert removed == [names[2], names[0], names[5], names[3]]  # 200_000 is in the future
+
+
+def test_a_table_whose_neighbours_cannot_be_written_is_committed_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / ".table.replaced").write_text("a file is in the way")
+
+    table = filled(tmp_path / "table", 4)
+
+    assert offsets(table.files()) == list(range(40))
+    assert os.listdir(tmp_path / "table" / "_staging") == []
+    assert caplog.text.count("cannot keep replaced directories") == 1
+
+
+@pytest.mark.parametrize("days", [0, 2])
+def test_whoever_lists_the_table_meanwhile_finds_each_row_once(tmp_path: Path, days: int) -> None:
     path = tmp_path / "table"
     table = filled(path, 1, days=days)
     is_over = threading.Event()
     wrong: list[str] = []
     looks = 0
+    upkeep = 0  # odd while it is under way
 
     def look() -> None:
         nonlocal looks
-        was_missing = False
         while not is_over.is_set():
+            begun = upkeep
             held = opened(path).load()
             try:
-                seen = offsets(listed(path))
-            except FileNotFoundError:
+                files = listed(path)
+            except FileNotFoundError as error:
+                wrong.append(f"cannot be listed: {error}")
+                continue
+            try:
+                seen = offsets(files)
+            except FileNotFoundError as error:
+                if begun % 2 == 0 and upkeep == begun:
+                    wrong.append(f"not merged, and gone: {error}")
                 continue  # merged since it was listed: a reader fails, and is not wrong
             assert held is not None
             looks += 1
             if len(set(seen)) != len(seen):
                 wrong.append(f"rows twice: {len(seen)} of {len(set(seen))}")
-            missing = not set(range(held.offsets["orders", 0])) <= set(seen)
-            # A directory that is removed while it is being listed looks shorter, once.
-            if missing and was_missing:
+            if not set(range(held.offsets["orders", 0])) <= set(seen):
                 wrong.append(f"rows missing before {held.offsets['orders', 0]}")
-            was_missing = missing
 
     reader = threading.Thread(target=look, name="reader")
     reader.start()
@@ -300,7 +379,9 @@ def test_whoever_lists_the_table_meanwhile_sees_each_row_at_most_once(
         for number in range(2, 60):
             commit(table, number * ROWS, days=days)
             if number % 7 == 0:
+                upkeep += 1
                 table.keep_up(UpkeepPolicy())
+                upkeep += 1
     finally:
         is_over.set()
         reader.join()

@@ -4,8 +4,10 @@
                                  RECORDS  end of the image, then metadata records
                                  SECURITY users, access rules and quotas
                                  STOP     end in order
+                                 PING     answer with PONG
              process -> keeper   OPENED   the store is open: send the image from here on
                                  READY    what the first image assigns is open
+                                 PONG     the loops turn
     calls    process -> keeper   BEGIN    topic, id and number of a partition that begins
                                  REQUEST  API, version, body
              keeper -> process   ANSWER   end of the image after it, then the answer
@@ -43,6 +45,8 @@ class FrameKind(IntEnum):
     ANSWER = 8
     REFUSAL = 9
     SECURITY = 10
+    PING = 11
+    PONG = 12
 
 
 class Frame(NamedTuple):

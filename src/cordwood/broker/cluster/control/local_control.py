@@ -4,6 +4,7 @@ A thread reads the news of the keeper; another asks it. Both hand over to the co
 keeper and its processes live and end together, so there is no session that could expire.
 """
 
+import contextlib
 import errno
 import json
 import logging
@@ -46,16 +47,18 @@ _PRODUCER_IDS_S: Final = 30.0
 
 
 class KeeperEvents(NamedTuple):
-    """Whom the control calls. The first two come in the control loop, the others in any thread.
+    """Whom the control calls. The first three come in the control loop, the others in any thread.
 
     changed   there is a new image
     secured   users, access rules or quotas have changed
+    pinged    the keeper asks whether this process works; calls the argument if it does
     stop      the keeper asks to end
     lost      the keeper is gone: end at once
     """
 
     changed: Callable[[], None]
     secured: Callable[[bytes], None]
+    pinged: Callable[[Callable[[], None]], None]
     stop: Callable[[], None]
     lost: Callable[[], None]
 
@@ -73,6 +76,10 @@ class KeeperNews:
     def is_ready(self) -> None:
         """What the first image assigns is open."""
         send_frame(self.connection, FrameKind.READY)
+
+    def works(self) -> None:
+        """The loops turn."""
+        send_frame(self.connection, FrameKind.PONG)
 
 
 def begin_partition(calls: KeeperCalls, topic: str, topic_id: UUID, partition: int) -> None:
@@ -138,6 +145,18 @@ class LocalControl:
                 self._loop.call_soon(partial(self._apply, frame.body))
             elif frame.kind is FrameKind.SECURITY:
                 self._loop.call_soon(partial(self._events.secured, frame.body))
+            elif frame.kind is FrameKind.PING:
+                self._take_ping()
+
+    def _take_ping(self) -> None:
+        if self._is_stopped:  # the loops end; the keeper waits for the process in another way
+            self._pong()
+        else:
+            self._loop.call_soon(partial(self._events.pinged, self._pong))
+
+    def _pong(self) -> None:
+        with contextlib.suppress(OSError):  # the keeper is gone: `_listen` notices
+            self._news.works()
 
     def _apply(self, body: bytes) -> None:
         end, records = decode_records(body)
