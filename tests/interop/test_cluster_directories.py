@@ -99,7 +99,7 @@ class TwoDiskMember:
         self.server.start()
         member = self.server.member
         assert member is not None
-        await_true(lambda: not member.facts().is_fenced)
+        await_true(lambda: member.facts().fencing is None)
 
     def directories_of(self, topic: str) -> list[str]:
         return [

@@ -625,7 +625,7 @@ class Moves:
 
 
 class _MoveFiles:
-    """A `RebuildFiles`. The directory has the name of a future replica until the swap."""
+    """A `NewLogFiles`. The directory has the name of a future replica until the swap."""
 
     def __init__(self, life: Life, number: int) -> None:
         self._life = life

@@ -3,12 +3,8 @@
 The new replica is filled like a consumer reads: only with committed records, and without telling
 the leader who fetches. So it never counts for anything before it takes the place of the old one.
 
-    MAKING     an empty log is made beside the old one
-    WAITING    others are copied first
-    COPYING    committed records are fetched from the leader, appended and synced. It waits while
-               the disk is short of room
-    SWAPPING   the new log takes the place of the old one (`log.topics.replica_swap`)
-    OVER       done, given up or failed
+Committed records are fetched from the leader, appended and synced (COPYING in `new_log`). It waits
+while the disk is short of room.
 
 Invariant: a replica never has less than what it told a leader. The leader counted everything below
 the old log's safe end. So the old one stops fetching before the swap, and the new one takes its
@@ -23,11 +19,11 @@ one does not reach its end soon.
 """
 
 from collections.abc import Callable
-from enum import Enum, auto
 from typing import Final, Protocol
 
 from cordwood.cluster.image.partition_image import NO_LEADER, LeaderRecovery, PartitionImage
 from cordwood.cluster.replication.follower_role import Phase as FollowerPhase
+from cordwood.cluster.replication.new_log import NewLog, NewLogFiles
 from cordwood.cluster.replication.partition_replica import PartitionReplica
 from cordwood.cluster.replication.replica_fetch import (
     BoundsQuery,
@@ -36,23 +32,12 @@ from cordwood.cluster.replication.replica_fetch import (
     PartitionPlace,
     ReplicaError,
 )
-from cordwood.cluster.replication.replication_ports import T, Timer
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import MIB, LeaderEpoch, Offset
 from cordwood.value_class import dataclass
 
 _COPY_BYTES_MAX: Final = 4 * MIB
 _RESTARTS_MAX: Final = 20  # the leader deletes faster than we copy
-
-
-class Phase(Enum):
-    """See the head of this module."""
-
-    MAKING = auto()
-    WAITING = auto()
-    COPYING = auto()
-    SWAPPING = auto()
-    OVER = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,27 +62,10 @@ class CopySource(Protocol):
     ) -> None: ...
 
 
-class RebuildFiles(Protocol):
-    """The files of one rebuild. Every method may wait for the disk and may raise."""
-
-    def begin(self) -> PartitionLog:
-        """An empty log beside the old one."""
-        ...
-
-    def swap(self) -> PartitionLog:
-        """Close both logs; the new one takes the place of the old one and is opened there."""
-        ...
-
-    def give_up(self) -> None:
-        """Remove the new log. Safe to repeat, and without `begin`."""
-        ...
-
-
 class ReplicaRebuild:
     """One rebuild. Owned by the broker's `ReplicaRebuilds`, and called in the loop of replicas.
 
-    `when_made` is called once there is a new log; `copy` begins to fill it. `when_over` is called
-    once: with the new log, with the reason of a failure, or with None if it was given up.
+    For `when_made` and `when_over` see `NewLog`; `copy` begins to fill the new log.
     `is_forced`: an operator accepts that the leader may have less than this replica.
     """
 
@@ -105,25 +73,20 @@ class ReplicaRebuild:
         self,
         replica: PartitionReplica,
         source: CopySource,
-        files: RebuildFiles,
+        files: NewLogFiles,
         *,
         is_forced: bool,
         when_over: Callable[[PartitionLog | str | None], None],
         when_made: Callable[[], None] = lambda: None,
     ) -> None:
         self.replica = replica
-        self.phase = Phase.MAKING
-        self.new: PartitionLog | None = None
+        self.new = NewLog(replica, files, when_made=when_made, when_over=when_over)
         self._source = source
-        self._files = files
         self._is_forced = is_forced
-        self._when_over = when_over
-        self._when_made = when_made
         self._site = replica.site
         self._epoch = LeaderEpoch(-1)
         self._restarts = 0
         self._must_restart = False
-        self._timer: Timer | None = None
         self._wanted_end: Offset | None = None  # what the old one told the leader
         self._aside_s = 0.0
         follower = replica.follower
@@ -136,33 +99,22 @@ class ReplicaRebuild:
     def start(self) -> None:
         if self._was_silent:
             self._set_aside()
-
-        def made(log: PartitionLog) -> None:
-            self.new, self.phase = log, Phase.WAITING
-            self._when_made()
-
-        self._work(self._files.begin, made)
+        self.new.make()
 
     def copy(self) -> None:
         """Its turn has come."""
-        if self.phase is Phase.WAITING:
-            self.phase = Phase.COPYING
-            self._ask_bounds()
+        self.new.begin(self._ask_bounds)
 
     def image_changed(self) -> None:
         """The controllers decided something: give up if this replica leads or is not here."""
         image = self.replica.image
         node_id = self._site.node.node_id
-        is_busy = self.phase in (Phase.SWAPPING, Phase.OVER)
-        if not is_busy and (
-            image is None or node_id not in image.replicas or image.leader == node_id
-        ):
+        if image is None or node_id not in image.replicas or image.leader == node_id:
             self.give_up()
 
     def give_up(self) -> None:
         """Stop, unless the swap is under way; the old replica goes on."""
-        if self.phase not in (Phase.SWAPPING, Phase.OVER):
-            self._end(None)
+        self.new.give_up()
 
     # --- copying -----------------------------------------------------------------------------
 
@@ -171,11 +123,10 @@ class ReplicaRebuild:
         image = self.replica.image
         if image is None or image.leader in (NO_LEADER, self._site.node.node_id):
             return None
-        assert self.new is not None
         if image.leader_epoch != self._epoch:
             is_later = self._epoch >= 0
             self._epoch = image.leader_epoch
-            self.new.replica.follow(image.leader_epoch)
+            self.new.log.replica.follow(image.leader_epoch)
             if is_later and image.recovery is LeaderRecovery.RECOVERING:
                 self._must_restart = True  # what was committed before may be gone
         return image
@@ -188,20 +139,20 @@ class ReplicaRebuild:
         self._must_restart = False
 
         def take(bounds: LogBounds | None) -> None:
-            if self.phase is not Phase.COPYING:
+            if not self.new.is_filling:
                 return
             if bounds is None:
                 self._pause(self._ask_bounds)
                 return
             committed = self._site.log.high_watermark
             if bounds.end < committed and not self._may_lose(image):
-                self._end(
+                self.new.end(
                     f"the leader of epoch {image.leader_epoch} ends at {bounds.end}, before the "
                     f"committed end {committed} of this replica"
                 )
                 return
-            new, epoch = self._opened, self._epoch
-            self._work(
+            new, epoch = self.new.log, self._epoch
+            self.new.work(
                 lambda: new.replica.restart_at(bounds.start, leader_epoch=epoch),
                 lambda _none: self._fetch(),
             )
@@ -220,20 +171,13 @@ class ReplicaRebuild:
         """Begin again where the leader's log starts now."""
         self._restarts += 1
         if self._restarts > _RESTARTS_MAX:
-            self._end("the leader deleted records faster than they were copied")
+            self.new.end("the leader deleted records faster than they were copied")
         else:
             self._ask_bounds()
 
-    @property
-    def _opened(self) -> PartitionLog:
-        assert self.new is not None
-        return self.new
-
     def _fetch(self) -> None:
-        if self.phase is not Phase.COPYING:
-            return
         image = self._leader()
-        if image is None or self._opened.want_of_room is not None:
+        if image is None or self.new.log.want_of_room is not None:
             self._pause(self._fetch)
             return
         if self._must_restart:
@@ -242,12 +186,12 @@ class ReplicaRebuild:
         query = CopyQuery(
             place=self._site.place,
             leader_epoch=image.leader_epoch,
-            offset=self._opened.end_offset,
+            offset=self.new.log.end_offset,
         )
         self._source.copy(image.leader, query, self._take)
 
     def _take(self, answer: FetchedPartition | None) -> None:
-        if self.phase is not Phase.COPYING:
+        if not self.new.is_filling:
             return
         if answer is None:
             self._pause(self._fetch)
@@ -262,7 +206,7 @@ class ReplicaRebuild:
             self._caught_up()
 
     def _append(self, answer: FetchedPartition) -> None:
-        new, epoch, data = self._opened, self._epoch, answer.data
+        new, epoch, data = self.new.log, self._epoch, answer.data
         before = new.end_offset
 
         def append() -> Offset:
@@ -274,17 +218,17 @@ class ReplicaRebuild:
         def appended(end: Offset) -> None:
             self._note(answer)
             if end == before:
-                self._end(f"a batch at offset {before} cannot be copied")
+                self.new.end(f"a batch at offset {before} cannot be copied")
             elif end >= answer.high_watermark:
                 self._caught_up()
             else:
                 self._fetch()
 
-        self._work(append, appended)
+        self.new.work(append, appended)
 
     def _note(self, answer: FetchedPartition) -> None:
         """What the leader says is committed, and where its log starts."""
-        new = self._opened
+        new = self.new.log
         new.replica.raise_high_watermark(min(answer.high_watermark, new.replica.safe_end))
 
     # --- the swap ------------------------------------------------------------------------------
@@ -294,8 +238,7 @@ class ReplicaRebuild:
         if self._wanted_end is None:
             self._set_aside()
         if self._may_swap:
-            self.phase = Phase.SWAPPING
-            self._work(self._files.swap, self._end)
+            self.new.swap()
             return
         config = self._site.node.config
         waited_s = self._site.node.scheduler.now_s() - self._aside_s
@@ -309,7 +252,7 @@ class ReplicaRebuild:
     @property
     def _may_swap(self) -> bool:
         assert self._wanted_end is not None
-        if self._opened.replica.safe_end >= self._wanted_end:
+        if self.new.log.replica.safe_end >= self._wanted_end:
             return True
         image = self.replica.image
         node_id = self._site.node.node_id
@@ -325,43 +268,6 @@ class ReplicaRebuild:
         self._wanted_end = self._site.log.replica.safe_end
         self._aside_s = self._site.node.scheduler.now_s()
 
-    # --- how -----------------------------------------------------------------------------------
-
-    def _work(self, job: Callable[[], T], go_on: Callable[[T], None]) -> None:
-        def done(result: T | Exception) -> None:
-            if self.phase is Phase.OVER:
-                return
-            if isinstance(result, Exception):
-                self._end(f"{result}")
-            else:
-                go_on(result)
-
-        self._site.node.disk.run(self._site.log, job, done)
-
     def _pause(self, go_on: Callable[[], None], *, is_short: bool = False) -> None:
         delay_s = self._site.node.config.backoff_ms / 1000
-
-        def resume() -> None:
-            if self.phase is Phase.COPYING:
-                go_on()
-
-        self._timer = self._site.node.scheduler.call_later(
-            delay_s / (10 if is_short else 1), resume
-        )
-
-    def _end(self, outcome: PartitionLog | str | None) -> None:
-        self.phase = Phase.OVER
-        if self._timer is not None:
-            self._timer.cancel()
-        if isinstance(outcome, PartitionLog):
-            self._when_over(outcome)
-            return
-        if self._site.log.is_closed:  # the swap failed half-way: the next start finishes it
-            self._when_over(outcome)
-            return
-
-        def given_up(_result: object) -> None:
-            self.replica.resume()
-            self._when_over(outcome)
-
-        self._site.node.disk.run(self._site.log, self._files.give_up, given_up)
+        self.new.pause(delay_s / (10 if is_short else 1), go_on)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cordwood.cluster.cluster_control import IsrAnswer
+from cordwood.cluster.replication.new_log import Phase
 from cordwood.cluster.replication.replica_fetch import ReplicaError
-from cordwood.cluster.replication.replica_move import Phase, ReplicaMove, copy_part
+from cordwood.cluster.replication.replica_move import ReplicaMove, copy_part
 from cordwood.errors import NotLeaderError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.replica_swap import NewReplica
@@ -125,7 +126,7 @@ def test_nothing_is_copied_before_its_turn(bench: MoveBench) -> None:
 
     move = bench.move()
 
-    assert (move.phase, bench.made) == (Phase.WAITING, 1)
+    assert (move.new.phase, bench.made) == (Phase.WAITING, 1)
     assert bench.node.replica.leader is not None
 
 
@@ -160,11 +161,11 @@ def test_a_leader_does_not_part_before_its_image_has_every_replica_in_sync(
     node.fetch_from(3, 1)  # caught up: the controllers are asked to let it in
     move = bench.move()
     move.copy()
-    assert move.phase is Phase.COPYING
+    assert move.new.phase is Phase.COPYING
 
     node.answer_isr(IsrAnswer.MADE, in_sync=(1, 2, 3), partition_epoch=11)
     node.scheduler.advance(1)
-    assert move.phase is Phase.COPYING  # the image does not have it yet
+    assert move.new.phase is Phase.COPYING  # the image does not have it yet
     node.lead(in_sync=(1, 2, 3), version=11)
     node.scheduler.advance(1)
 
@@ -179,7 +180,7 @@ def test_a_coordinator_moves_once_another_broker_leads(bench: MoveBench) -> None
     move.copy()
     node.append(b"b")
     node.scheduler.advance(5)
-    assert move.phase is Phase.COPYING
+    assert move.new.phase is Phase.COPYING
 
     node.follow(2)
     node.scheduler.advance(1)
@@ -246,11 +247,10 @@ def test_a_copy_keeps_to_the_limit_until_it_has_caught_up(bench: MoveBench) -> N
 
     move = bench.move()
     move.copy()
-    assert move.phase is Phase.COPYING
-    assert move.new is not None
-    copied = move.new.end_offset
+    assert move.new.phase is Phase.COPYING
+    copied = move.new.log.end_offset
     node.scheduler.advance(1)
-    assert move.new.end_offset == copied
+    assert move.new.log.end_offset == copied
     node.scheduler.advance(200)
 
     assert 0 < copied < 6
@@ -266,8 +266,7 @@ def test_a_copy_waits_while_the_disk_is_short_of_room(bench: MoveBench) -> None:
     move = bench.move()
     move.copy()
     node.scheduler.advance(5)
-    assert move.new is not None
-    copied = move.new.end_offset
+    copied = move.new.log.end_offset
     node.note_room(is_short=False)
     node.scheduler.advance(1)
 

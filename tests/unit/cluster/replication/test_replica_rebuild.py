@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from cordwood.cluster.image.partition_image import LeaderRecovery
+from cordwood.cluster.replication.new_log import Phase
 from cordwood.cluster.replication.replica_fetch import (
     BoundsQuery,
     FetchedPartition,
     LogBounds,
     ReplicaError,
 )
-from cordwood.cluster.replication.replica_rebuild import CopyQuery, Phase, ReplicaRebuild
+from cordwood.cluster.replication.replica_rebuild import CopyQuery, ReplicaRebuild
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.partition.replica_role import AMONG_OTHERS
 from cordwood.log.topics.replica_swap import NewReplica
@@ -155,7 +156,7 @@ def test_a_sound_replica_follows_until_the_copy_has_caught_up() -> None:
     bench.answer_copy(2)
 
     assert not is_following(bench)
-    assert rebuild.phase is Phase.COPYING  # the leader counts four records of this replica
+    assert rebuild.new.phase is Phase.COPYING  # the leader counts four records of this replica
     bench.high_watermark = 4
     bench.node.scheduler.advance(0.1)
     bench.answer_copy(2)
@@ -177,7 +178,7 @@ def test_a_sound_replica_goes_on_if_the_new_one_does_not_reach_its_end_soon() ->
             break
 
     assert is_following(bench)
-    assert rebuild.phase is Phase.COPYING
+    assert rebuild.new.phase is Phase.COPYING
     assert not bench.outcomes
 
 
@@ -189,7 +190,7 @@ def test_a_damaged_replica_is_swapped_only_when_no_clean_election_takes_it() -> 
     bench.answer_bounds()
     bench.high_watermark = 2
     bench.answer_copy(2)
-    assert rebuild.phase is Phase.COPYING  # it is in sync, and two records are missing
+    assert rebuild.new.phase is Phase.COPYING  # it is in sync, and two records are missing
 
     bench.node.follow(in_sync=(2,), version=11)
     bench.node.scheduler.advance(0.1)
@@ -263,7 +264,7 @@ def test_a_log_that_is_about_to_be_replaced_does_not_lead_any_more() -> None:
     node.waiting_jobs = []  # the disk takes its time
     bench.answer_copy(1)
     node.waiting_jobs[0]()  # the append, after which the swap waits for the disk
-    assert rebuild.phase is Phase.SWAPPING
+    assert rebuild.new.phase is Phase.SWAPPING
 
     node.lead(2)
     rebuild.image_changed()
@@ -287,7 +288,7 @@ def test_a_log_that_was_set_aside_leads_if_it_is_not_replaced_after_all() -> Non
     bench.high_watermark = 2
     bench.answer_copy(2)
     assert not is_following(bench)
-    assert rebuild.phase is Phase.COPYING
+    assert rebuild.new.phase is Phase.COPYING
 
     bench.node.lead(2)
     rebuild.image_changed()
@@ -371,4 +372,4 @@ def test_a_rebuild_waits_while_the_disk_is_short_of_room() -> None:
 
     assert asked == 0
     assert len(bench.copies) == 1
-    assert rebuild.phase is Phase.COPYING
+    assert rebuild.new.phase is Phase.COPYING

@@ -7,12 +7,12 @@ request for the directory that the replica is in already ends it, too, as in Kaf
 
 import logging
 import os
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from cordwood.broker.cluster.replicas.copy_turns import CopyTurns
 from cordwood.broker.cluster.replicas.swap_files import SwapFiles
 from cordwood.broker.net.scheduler import Scheduler
 from cordwood.cluster.replication.node_replicas import NodeReplicas
@@ -25,7 +25,6 @@ from cordwood.protocol.error_code import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-COPIES_MAX: Final = 2  # at a time: each copies as fast as it may
 _COORDINATED: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
 
 WhenBegun = Callable[[ErrorCode], None]
@@ -61,8 +60,7 @@ class ReplicaMoves:
         self._paths: dict[PartitionPlace, str] = {}  # where those under way go
         self._begun: dict[PartitionPlace, WhenBegun] = {}  # who waits for the new directory
         self._next: dict[PartitionPlace, _Wish] = {}  # after the move that is under way
-        self._turns: deque[PartitionPlace] = deque()
-        self._copying: set[PartitionPlace] = set()
+        self._turns = CopyTurns()
         self._is_stopped = False
 
     def serve(self, replicas: NodeReplicas) -> None:
@@ -72,7 +70,7 @@ class ReplicaMoves:
         """Begin nothing more. What was not complete is removed at the next start."""
         self._is_stopped = True
         self._next.clear()
-        self._turns.clear()
+        self._turns.stop()
         for move in list(self._moves.values()):
             move.give_up()
 
@@ -134,22 +132,12 @@ class ReplicaMoves:
 
     def _made(self, place: PartitionPlace) -> None:
         self._begun.pop(place)(ErrorCode.none)
-        self._turns.append(place)
-        self._take_turns()
-
-    def _take_turns(self) -> None:
-        while self._turns and len(self._copying) < COPIES_MAX:
-            place = self._turns.popleft()
-            if place in self._moves:
-                self._copying.add(place)
-                self._moves[place].copy()
+        self._turns.wait(place, self._moves[place].copy)
 
     def _over(self, place: PartitionPlace, outcome: PartitionLog | str | None) -> None:
         self._moves.pop(place, None)
-        self._copying.discard(place)
         path = self._paths.pop(place)
-        if place in self._turns:
-            self._turns.remove(place)
+        self._turns.leave(place)
         name = f"{self._topic_name(place.topic_id) or place.topic_id}-{place.partition}"
         if isinstance(outcome, PartitionLog):
             logger.info("%s is in %s now", name, path)
@@ -165,4 +153,3 @@ class ReplicaMoves:
         wish = self._next.pop(place, None)
         if wish is not None:
             self._begin(place, wish)
-        self._take_turns()

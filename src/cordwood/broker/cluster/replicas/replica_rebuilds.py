@@ -9,25 +9,25 @@ that is not over. Then they take turns to copy.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 from uuid import UUID
 
+from cordwood.broker.cluster.replicas.copy_turns import CopyTurns
 from cordwood.broker.cluster.replicas.swap_files import SwapFiles
 from cordwood.broker.net.scheduler import Scheduler
 from cordwood.cluster.image.partition_image import NO_LEADER
+from cordwood.cluster.replication.new_log import Phase
 from cordwood.cluster.replication.node_replicas import NodeReplicas
 from cordwood.cluster.replication.replica_fetch import PartitionPlace
-from cordwood.cluster.replication.replica_rebuild import CopySource, Phase, ReplicaRebuild
+from cordwood.cluster.replication.replica_rebuild import CopySource, ReplicaRebuild
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.replica_swap import ReplicaSwap
 from cordwood.protocol.error_code import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-REBUILDS_MAX: Final = 2  # at a time: each copies as fast as it can
 _AGAIN_S: Final = 60.0
 
 
@@ -56,8 +56,7 @@ class ReplicaRebuilds:
         self._when_failed = when_failed
         self._replicas: NodeReplicas | None = None
         self._running: dict[PartitionPlace, ReplicaRebuild] = {}
-        self._turns: deque[PartitionPlace] = deque()
-        self._copying: set[PartitionPlace] = set()
+        self._turns = CopyTurns()
         self._failed_s: dict[PartitionPlace, float] = {}
         self._begun: dict[PartitionPlace, list[Callable[[ErrorCode], None]]] = {}
         self._is_stopped = False
@@ -68,7 +67,7 @@ class ReplicaRebuilds:
     def stop(self) -> None:
         """Begin nothing more. What was not complete is removed at the next start."""
         self._is_stopped = True
-        self._turns.clear()
+        self._turns.stop()
 
     # --- wishes ------------------------------------------------------------------------------
 
@@ -98,7 +97,7 @@ class ReplicaRebuilds:
             self._failed_s.pop(place, None)
             code = self._begin(place, is_forced=True)
             rebuild = self._running.get(place)
-            if rebuild is None or rebuild.phase is not Phase.MAKING:
+            if rebuild is None or rebuild.new.phase is not Phase.MAKING:
                 when_begun(code)
             else:
                 self._begun.setdefault(place, []).append(when_begun)
@@ -108,15 +107,7 @@ class ReplicaRebuilds:
     def _made(self, place: PartitionPlace) -> None:
         for when_begun in self._begun.pop(place, ()):
             when_begun(ErrorCode.none)
-        self._turns.append(place)
-        self._take_turns()
-
-    def _take_turns(self) -> None:
-        while self._turns and len(self._copying) < REBUILDS_MAX and not self._is_stopped:
-            place = self._turns.popleft()
-            if place in self._running:
-                self._copying.add(place)
-                self._running[place].copy()
+        self._turns.wait(place, self._running[place].copy)
 
     def _begin(self, place: PartitionPlace, *, is_forced: bool) -> ErrorCode:
         replica = None if self._replicas is None else self._replicas.get(place)
@@ -158,9 +149,7 @@ class ReplicaRebuilds:
 
     def _over(self, place: PartitionPlace, outcome: PartitionLog | str | None) -> None:
         self._running.pop(place, None)
-        self._copying.discard(place)
-        if place in self._turns:
-            self._turns.remove(place)
+        self._turns.leave(place)
         for when_begun in self._begun.pop(place, ()):
             when_begun(ErrorCode.kafka_storage_error)  # there never was a new log
         name = f"{self._topic_name(place.topic_id) or place.topic_id}-{place.partition}"
@@ -170,4 +159,3 @@ class ReplicaRebuilds:
         elif outcome is not None:
             self._failed_s[place] = self._loop.now_s()
             self._when_failed(place, f"it could not be fetched again: {outcome}")
-        self._take_turns()

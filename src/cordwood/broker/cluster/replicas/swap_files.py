@@ -6,7 +6,7 @@ from cordwood.log.topics.replica_swap import NewReplica, ReplicaSwap
 
 
 class SwapFiles:
-    """A `RebuildFiles`. The new log is in the data directory `into`, or in that of the old one."""
+    """A `NewLogFiles`. The new log is in the data directory `into`, or in that of the old one."""
 
     def __init__(
         self, swaps: ReplicaSwap, topic: str, place: PartitionPlace, *, into: str | None = None

@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.broker.cluster.replicas.replica_moves import COPIES_MAX, ReplicaMoves
+from cordwood.broker.cluster.replicas.copy_turns import COPIES_MAX
+from cordwood.broker.cluster.replicas.replica_moves import ReplicaMoves
 from cordwood.cluster.image.metadata_image import MetadataImage, TopicImage
 from cordwood.cluster.replication.node_replicas import NodeReplicas
 from cordwood.cluster.replication.replica_fetch import PartitionPlace

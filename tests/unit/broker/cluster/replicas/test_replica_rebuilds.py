@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cordwood.broker.cluster.replicas.replica_rebuilds import REBUILDS_MAX, ReplicaRebuilds
+from cordwood.broker.cluster.replicas.copy_turns import COPIES_MAX
+from cordwood.broker.cluster.replicas.replica_rebuilds import ReplicaRebuilds
 from cordwood.cluster.replication.replica_fetch import (
     BoundsQuery,
     FetchedPartition,
@@ -70,7 +71,7 @@ def test_every_rebuild_is_shown_until_it_is_over_although_they_take_turns() -> N
 
     assert bench.codes == [ErrorCode.none] * PARTITIONS
     assert begun == list(range(PARTITIONS))
-    assert len(asked_at_first) == REBUILDS_MAX < PARTITIONS
+    assert len(asked_at_first) == COPIES_MAX < PARTITIONS
     assert bench.futures() == {}
     assert all(bench.log(number) is not old[number] for number in range(PARTITIONS))
     assert not bench.failures
