@@ -38,6 +38,16 @@ cdef inline void put_int64(unsigned char[::1] out, Py_ssize_t at, long long valu
     put_int32(out, at, value >> 32)
     put_int32(out, at + 4, value)
 
+cdef inline bint is_ascii(
+    const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t end
+) noexcept nogil:
+    """Whether no byte of ``data[at:end]`` needs a look at its neighbours to be UTF-8."""
+    while at < end:
+        if data[at] >= 0x80:
+            return False
+        at += 1
+    return True
+
 # --- varints ---------------------------------------------------------------------------------
 
 cdef inline (unsigned long long, Py_ssize_t) unsigned_varint(

@@ -65,6 +65,15 @@ def put_int64(out: MutableSequence[int], at: int, value: int) -> None:
     put_int32(out, at + 4, value)
 
 
+def is_ascii(data: Sequence[int], at: int, end: int) -> bool:
+    """Whether no byte of ``data[at:end]`` needs a look at its neighbours to be UTF-8."""
+    while at < end:
+        if data[at] >= 0x80:
+            return False
+        at += 1
+    return True
+
+
 # --- varints ---------------------------------------------------------------------------------
 
 

@@ -90,10 +90,10 @@ def sole_produce(data: bytes) -> None:
     version, correlation_id, acks, timeout_ms, name_at, name_end, partition, at, end = found[:9]
     id_at, id_end = found[9:]
     frame = memoryview(data)
-    with contextlib.suppress(FormatError):  # a name or an id that is not text is found later
-        header, position = decode_request_header(frame)
-        if version >= _FIRST_FLEXIBLE_PRODUCE:
-            position = skip_header_tags(frame, position)
+    header, position = decode_request_header(frame)
+    if version >= _FIRST_FLEXIBLE_PRODUCE:
+        position = skip_header_tags(frame, position)
+    with contextlib.suppress(FormatError):  # a name that is not text is found later
         request = decode_produce_request(version, frame[position:])
         assert header[:3] == (0, version, correlation_id)
         id_ = None if id_at < 0 else data[id_at:id_end].decode()
@@ -164,10 +164,10 @@ def sole_fetch(data: bytes) -> None:
     version, correlation_id, *limits = found[:6]
     _, _, partition, leader_epoch, offset, last_epoch, bytes_max = found[6:]
     frame = memoryview(data)
-    with contextlib.suppress(FormatError):  # a name or an id that is not text is found later
-        header, position = decode_request_header(frame)
-        if version >= _FIRST_FLEXIBLE_FETCH:
-            position = skip_header_tags(frame, position)
+    header, position = decode_request_header(frame)
+    if version >= _FIRST_FLEXIBLE_FETCH:
+        position = skip_header_tags(frame, position)
+    with contextlib.suppress(FormatError):  # a name that is not text is found later
         request = decode_fetch_request(version, frame[position:])
         assert header[:3] == (1, version, correlation_id)
         assert request[:5] == (-1, *limits)

@@ -110,10 +110,10 @@ def test_what_is_found_is_what_the_long_way_reads(data: bytes) -> None:
     name_at, name_end, partition, leader_epoch, offset, last_epoch, bytes_max = found[6:]
     frame = memoryview(data)
 
-    with contextlib.suppress(FormatError):  # a name or an id that is not text is found later
-        header, position = decode_request_header(frame)
-        if version >= FIRST_FLEXIBLE:
-            position = skip_header_tags(frame, position)
+    header, position = decode_request_header(frame)
+    if version >= FIRST_FLEXIBLE:
+        position = skip_header_tags(frame, position)
+    with contextlib.suppress(FormatError):  # a name that is not text is found later
         request = decode_fetch_request(version, frame[position:])
 
         assert header[:3] == (FETCH, version, correlation_id)

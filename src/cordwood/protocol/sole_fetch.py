@@ -3,7 +3,9 @@
 """The fetch of a consumer of one partition, without a session, read in one pass.
 
 A kernel: see `format/batch_scan.py` for the rules of kernels. An unusual or malformed request
-comes back as None; `fetch_request` then reads it again, slowly, and says what is wrong.
+comes back as None; `fetch_request` then reads it again, slowly, and says what is wrong. So does a
+client id beyond ASCII: it may not be UTF-8, and a request that was found here is read again when it
+leaves the short way, where nothing may be wrong with it any more.
 """
 
 from __future__ import annotations
@@ -14,9 +16,15 @@ except ImportError:  # the plain form needs no Cython installed
     from cordwood import plain_cython as cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.cordwood.primitives import int16, int32, int64, size_at  # type: ignore
+    from cython.cimports.cordwood.primitives import (  # type: ignore
+        int16,
+        int32,
+        int64,
+        is_ascii,
+        size_at,
+    )
 else:
-    from cordwood.primitives import int16, int32, int64, size_at
+    from cordwood.primitives import int16, int32, int64, is_ascii, size_at
 
 COMPILED = cython.compiled
 
@@ -77,8 +85,10 @@ def find_sole_fetch(
     of_string: cython.int = 0 if flexible else 2
     of_array: cython.int = 0 if flexible else 4
     size, at = size_at(data, at + 8, end, 2)  # client id
+    if size < -1 or size > end - at:
+        return None
     if size > 0:
-        if size > end - at:
+        if not is_ascii(data, at, at + cython.cast(cython.Py_ssize_t, size)):
             return None
         at += cython.cast(cython.Py_ssize_t, size)
     if flexible:

@@ -4,7 +4,7 @@
 
 A kernel: see `format/batch_scan.py` for the rules of kernels. An unusual or malformed request
 comes back as None, or as a run of its own; `produce_request` then reads it again, slowly, and says
-what is wrong.
+what is wrong. A client id or transactional id beyond ASCII is unusual: it may not be UTF-8.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ if cython.compiled:
     from cython.cimports.cordwood.primitives import (  # type: ignore
         int16,
         int32,
+        is_ascii,
         put_int32,
         put_int64,
         size_at,
     )
 else:
-    from cordwood.primitives import int16, int32, put_int32, put_int64, size_at
+    from cordwood.primitives import int16, int32, is_ascii, put_int32, put_int64, size_at
 
 COMPILED = cython.compiled
 
@@ -72,8 +73,10 @@ def _read(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: 
     of_string: cython.int = 0 if flexible else 2
     of_array: cython.int = 0 if flexible else 4
     size, at = size_at(data, at + 8, end, 2)  # client id
+    if size < -1 or size > end - at:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
     if size > 0:
-        if size > end - at:
+        if not is_ascii(data, at, at + cython.cast(cython.Py_ssize_t, size)):
             return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
         at += cython.cast(cython.Py_ssize_t, size)
     if flexible:
@@ -89,6 +92,8 @@ def _read(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: 
         id_start = at
         at += cython.cast(cython.Py_ssize_t, size)
         id_end = at
+        if not is_ascii(data, id_start, id_end):
+            return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
     if end - at < 6:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
     acks: cython.longlong = int16(data, at)

@@ -270,8 +270,8 @@ class ClientConnection:
         self.counts.received += count
         if (
             gathered is not None
-            and count <= SMALL_BYTES_MAX
-            and count <= self.session.frame_bytes_max
+            # A limit below what is small has to be compared with the size of each request.
+            and count <= SMALL_BYTES_MAX <= self.session.frame_bytes_max
             and self.session.gate is None
             and not (self.answers or self._outbox.pieces or self.muted_until_s)
         ):

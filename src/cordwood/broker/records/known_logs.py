@@ -48,6 +48,7 @@ class KnownLogs(Generic[_E]):
         self.by_name: dict[tuple[bytes, int], _E] = {}
         self.by_id: dict[tuple[bytes, int], _E] = {}
         self._by_log: dict[PartitionLog, tuple[_E, UUID]] = {}
+        self._awaited: set[PartitionLog] = set()  # whose end will be reported
         self._table = table
         self._watch = watch
         self._make = make
@@ -80,10 +81,17 @@ class KnownLogs(Generic[_E]):
             self._forget_idle()
         entry = self._make(log, topic_id)
         if entry is not None:
-            made = entry
             self._by_log[log] = entry, topic_id
-            self._watch.await_close(log, lambda: self.forget(made))
+            if log not in self._awaited:  # an entry may be made again, as often as requests come
+                self._awaited.add(log)
+                self._watch.await_close(log, lambda: self._closed(log))
         return entry
+
+    def _closed(self, log: PartitionLog) -> None:
+        self._awaited.discard(log)
+        entry = self.of(log)
+        if entry is not None:
+            self.forget(entry)
 
     def forget(self, entry: _E) -> None:
         """The log is closed. A topic of the same name has other entries."""

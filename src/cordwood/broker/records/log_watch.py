@@ -5,6 +5,7 @@ ends or the log closes. That is the only announcement. What it means is found ou
 once per turn however often a log reported: so one sync answers fifty producers.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -12,6 +13,8 @@ from typing import Protocol
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import Offset
+
+logger = logging.getLogger(__name__)
 
 
 class PromiseWaiter(Protocol):
@@ -142,22 +145,39 @@ class LogWatch:
             watch = moved.popleft()
             watch.reported = False
             if watch.when_moved is not None:
-                watch.when_moved()
+                self._tell(watch, watch.when_moved)
             append_held, watch.append_held = watch.append_held, None
             if append_held is not None:
-                append_held()
+                self._tell(watch, append_held)
             self._settle_promises(watch)
+            log = watch.log
             for waiter in list(watch.fetches):
-                waiter.log_moved(watch.log)
-            if watch.log.state.is_closed:
-                self._watches.pop(watch.log, None)
+                try:
+                    waiter.log_moved(log)
+                except Exception:  # a bug of ours: it affects no other waiter
+                    self._failed(watch)
+            if log.state.is_closed:
+                self._watches.pop(log, None)
                 when_closed, watch.when_closed = watch.when_closed, []
                 for tell in when_closed:
-                    tell()
+                    self._tell(watch, tell)
 
     def _settle_promises(self, watch: _Watch) -> None:
         log, promises = watch.log, watch.promises
         is_over = not log.state.is_writable
         while promises and (is_over or log.promises.is_kept(promises[0][0])):
             _, waiter = promises.popleft()
-            waiter.promise_settled(log)
+            try:
+                waiter.promise_settled(log)
+            except Exception:  # as above
+                self._failed(watch)
+
+    def _tell(self, watch: _Watch, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except Exception:  # as above
+            self._failed(watch)
+
+    @staticmethod
+    def _failed(watch: _Watch) -> None:
+        logger.exception("%s: who waited for it failed", watch.log.name)

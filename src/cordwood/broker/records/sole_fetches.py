@@ -8,6 +8,7 @@ Everything else goes the long way (`fetch_handler`), also in the middle of the w
 is kept, and is handled as if it had just come, with the time that it has left.
 """
 
+import logging
 import math
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -28,6 +29,8 @@ from cordwood.protocol.fetch_response import SoleFetchResponse
 from cordwood.protocol.request_header import RequestHeader
 from cordwood.protocol.sole_fetch import find_sole_fetch
 from cordwood.quantities import Offset
+
+logger = logging.getLogger(__name__)
 
 _FETCH: Final = int(ApiKey.FETCH)
 _READ, _TOPIC = needs.FETCH_TOPIC.operation, needs.FETCH_TOPIC.resource
@@ -271,12 +274,16 @@ class SoleFetches:
         """Hand a fetch over to the long way. `is_late`: nobody waits for its answer any more."""
         if self._forget(fetch):
             left_s = 0.0 if has_waited else fetch.until_s - self._loop.now_s()
-            self._long_way.continue_fetch(
-                fetch.answer,
-                fetch.frame,
-                left_ms=max(math.ceil(left_s * 1000), 0),
-                is_late=is_late,
-            )
+            try:
+                self._long_way.continue_fetch(
+                    fetch.answer,
+                    fetch.frame,
+                    left_ms=max(math.ceil(left_s * 1000), 0),
+                    is_late=is_late,
+                )
+            except Exception:  # a bug of ours: no client is left waiting
+                logger.exception("%s: a fetch failed", fetch.readers.log.name)
+                fetch.answer.abandon("the broker failed")
 
     def finish_all(self) -> None:
         """The broker stops: answer every fetch that waits."""

@@ -9,6 +9,7 @@ import itertools
 import socket
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -266,6 +267,17 @@ def test_more_than_the_buffer_holds_is_received_in_parts(
 
     assert sum(row_sizes) == 2 * CLIENTS
     assert max(row_sizes) < CLIENTS
+
+
+def test_a_limit_of_requests_below_what_is_small_holds_in_the_row(bench: RecordBench) -> None:
+    for connection in bench.connections:
+        connection.session = replace(connection.session, frame_bytes_max=1024)
+    rounds(bench, 2)
+
+    bench.exchange(*((c, produce(bytes(2000 if c == 1 else 10))) for c in range(CLIENTS)))
+
+    assert bench.closed == [client == 1 for client in range(CLIENTS)]
+    assert bytes(2000) not in values(bench)
 
 
 # --- clients that leave -------------------------------------------------------------------------

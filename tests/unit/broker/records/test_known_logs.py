@@ -1,5 +1,7 @@
 """What is kept for each log: found by name and by id, and gone when the log is closed."""
 
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -111,3 +113,24 @@ def test_with_too_many_logs_only_idle_ones_are_forgotten(
     assert bench.named("another") is not None
     assert bench.named("t", 0) is busy
     assert bench.named("t", 1) is not idle
+
+
+def test_logs_that_come_and_go_leave_nothing_behind(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With more logs than are remembered, each request may need the entry made again."""
+    monkeypatch.setattr(known_logs, "_LOGS_MAX", 1)
+    made: list[weakref.ref[Entry]] = []
+    for _ in range(5):
+        for partition in (0, 1):
+            entry = bench.named("t", partition)
+            assert entry is not None
+            made.append(weakref.ref(entry))
+
+    del entry
+    gc.collect()
+    alive = [found for reference in made if (found := reference()) is not None]
+
+    assert alive == [bench.named("t", 1)]
+    bench.delete("t")
+    assert len(bench.logs) == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.broker.net.answer import Answer
 from cordwood.broker.net.session import Access
 from cordwood.log.reading.file_range import FileRange
 from cordwood.protocol.acl_codes import AclOperation, AclResource
@@ -280,3 +281,38 @@ def test_who_may_not_read_does_not_wait(bench: RecordBench) -> None:
     answer, _ = bench.exchange((CONSUMER, fetch()))
 
     assert error_of(answer) != 0
+
+
+@pytest.mark.parametrize("client_id", [b"\xff", b"caf\xe9", b"\xed\xa0\x80"])
+def test_a_client_id_that_is_not_text_is_refused_before_it_waits(
+    bench: RecordBench, client_id: bytes
+) -> None:
+    header = struct.pack(">hhih", ApiKey.FETCH, VERSION, 5, len(client_id)) + client_id
+    body = fetch_body(VERSION, [Wanted(topic="t")], max_wait_ms=LONG_MS)
+
+    bench.exchange((CONSUMER, framed(header + body)))
+
+    assert bench.closed == [True, False]
+    assert not bench.fetches.soles.waiting_count
+
+
+def test_a_fetch_that_fails_on_the_long_way_leaves_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = RecordBench(tmp_path, {"t": {}}, clients=3)
+    handle = bench.fetches.continue_fetch
+
+    def fail_once(answer: Answer, frame: bytes, *, left_ms: int, is_late: bool = False) -> None:
+        if answer.connection is bench.connections[CONSUMER]:
+            raise RuntimeError("a bug")
+        handle(answer, frame, left_ms=left_ms, is_late=is_late)
+
+    monkeypatch.setattr(bench.fetches, "continue_fetch", fail_once)
+    bench.exchange((CONSUMER, fetch()), (2, fetch()))
+
+    _, produced, fetched = bench.exchange((PRODUCER, produce(bytes(20_000))))
+
+    assert bench.closed == [True, False, False]
+    assert produced
+    assert error_of(fetched) == 0
+    bench.close()
