@@ -14,7 +14,7 @@ from typing import Final
 
 from crash.client import Client, look_beside, open_store
 from crash.history import History, check_store, settle
-from crash.scripts import SCRIPTS, directories_of
+from crash.scripts import AHEAD, SCRIPTS, directories_of
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 
@@ -34,6 +34,7 @@ class Cut:
     left: SimulatedFileSystem
     history: History
     directories: tuple[str, ...]
+    preallocates: bool = False
 
 
 class CutWatch:
@@ -82,7 +83,7 @@ class CutWatch:
 
 def run_seed(script: str, seed: int) -> None:
     """Raises `BrokenPromise`, or whatever else went wrong."""
-    rng = Random(f"{script} {seed}")
+    rng = Random(f"{script.removesuffix(AHEAD)} {seed}")  # a twin does the same
     is_kill = rng.random() < 0.2
     fs = SimulatedFileSystem(clock=ManualClock())
     directories = directories_of(script)
@@ -90,6 +91,7 @@ def run_seed(script: str, seed: int) -> None:
     watch = CutWatch(fs, Random(rng.random()), lambda: client.history, directories, kill=is_kill)
     SCRIPTS[script](client)
     cut = watch.finish()
+    cut.preallocates = client.preallocates
     if rng.random() < 0.25:
         cut = _cut_in_recovery(cut, rng, is_kill=is_kill)
     check_cut(cut, rng, after_power_cut=not is_kill)
@@ -100,7 +102,9 @@ def _cut_in_recovery(cut: Cut, rng: Random, *, is_kill: bool) -> Cut:
         cut.left, Random(rng.random()), lambda: cut.history, cut.directories, kill=is_kill
     )
     open_store(cut.left, cut.directories)
-    return watch.finish()
+    again = watch.finish()
+    again.preallocates = cut.preallocates
+    return again
 
 
 def check_cut(cut: Cut, rng: Random, *, after_power_cut: bool) -> None:
@@ -118,6 +122,7 @@ def check_cut(cut: Cut, rng: Random, *, after_power_cut: bool) -> None:
     store.close()
     client = Client(fs, Random(rng.random()), directories=cut.directories)
     client.history = history
+    client.preallocates = cut.preallocates
     client.use_contents_from(1_000_000)
     for name in client.store.topics():
         for log in client.store.topic(name).partitions:
@@ -126,3 +131,14 @@ def check_cut(cut: Cut, rng: Random, *, after_power_cut: bool) -> None:
     client.publish_again()
     client.reopen()
     check_store(history, client.store, after_power_cut=True)
+    if cut.preallocates:
+        _check_second_life(client, rng)
+
+
+def _check_second_life(client: Client, rng: Random) -> None:
+    """Zeros were cut off once. They come again, and so does the end of the power."""
+    for name in client.store.topics():
+        for log in client.store.topic(name).partitions:
+            client.append(name, log.partition)
+    store = open_store(client.fs.crash(rng), client.directories)
+    check_store(client.history, store, after_power_cut=True)

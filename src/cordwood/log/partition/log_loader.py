@@ -19,7 +19,14 @@ from cordwood.log.reading.missing_segments import missing_front, missing_segment
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.leader_epochs import LeaderEpochs
 from cordwood.log.rules.producer_state import ProducerStates
-from cordwood.quantities import NO_LEADER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
+from cordwood.quantities import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    FilePosition,
+    LeaderEpoch,
+    Offset,
+    TimestampMs,
+)
 from cordwood.storage.checkpoint_file import read_epoch_checkpoint, write_epoch_checkpoint
 from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache
@@ -173,7 +180,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
         is_durable_exact=request.is_durable_exact and request.marks.durable is not None,
         allows_gaps=request.allows_gaps,
     )
-    torn_bytes = sum(walk.file_size for walk in walks) - _kept_bytes(walks, plan)
+    torn_bytes = sum(walk.written_size for walk in walks) - _kept_bytes(walks, plan)
     if plan.end_offset < start:
         # Deleted by request, then lost: these offsets must not be given again.
         plan = replace(plan, end_offset=start, is_appendable=False)
@@ -379,9 +386,9 @@ def _walk(segments: list[Segment], request: LoadRequest, seen: _Seen) -> list[Wa
 
 
 def _kept_bytes(walks: list[Walk], plan: RecoveryPlan) -> int:
-    kept = sum(walk.file_size for walk in walks[: plan.kept])
+    kept = sum(walk.written_size for walk in walks[: plan.kept])
     if plan.cut_position is not None:
-        kept -= walks[plan.kept - 1].file_size - plan.cut_position
+        kept -= walks[plan.kept - 1].written_size - plan.cut_position
     return kept
 
 
@@ -411,6 +418,9 @@ def _apply(
         last = kept[-1]
         # The walk indexed only valid batches; entries behind the cut are removed here.
         _cut_and_rewalk(last, plan)
+    for number in plan.trimmed:
+        segment = kept[floor + number]
+        segment.cut_tail(FilePosition(segment.size))
     for segment in kept[floor:]:
         if durable < segment.next_offset:
             segment.distrust_from(durable)
