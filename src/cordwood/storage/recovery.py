@@ -51,16 +51,12 @@ class Damage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadStretch:
-    """Bytes of a segment that are not valid batches. `next_offset` is None if none follow.
-
-    `is_zeros`: nothing but zeros up to the end of the file.
-    """
+    """Bytes of a segment that are not valid batches. `next_offset` is None if none follow."""
 
     position: int
     first_offset: Offset
     next_offset: Offset | None
     reason: str
-    is_zeros: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +74,18 @@ class Walk:
     bad: tuple[BadStretch, ...]
     found_batches: bool
     zero_bytes: int = 0
+
+    @property
+    def is_untrimmed(self) -> bool:
+        """Whether nothing but zeros lies between the last batch and where the next file begins.
+
+        They were written ahead. The roll cut them off, and the cut was lost.
+        """
+        return not self._has_bad_tail and 0 < self.zero_bytes == self.file_size - self.end
+
+    @property
+    def _has_bad_tail(self) -> bool:
+        return bool(self.bad) and self.bad[-1].next_offset is None
 
     @property
     def written_size(self) -> int:
@@ -102,7 +110,6 @@ def walk_segment(segment: Segment, from_offset: Offset, visit: BatchVisitor) -> 
     end, end_offset = start, start_offset
     bad: list[BadStretch] = []
     found = False
-    zero_bytes = 0
     while True:
         try:
             for first, stop in reader.chunks(position, next_offset):
@@ -112,15 +119,12 @@ def walk_segment(segment: Segment, from_offset: Offset, visit: BatchVisitor) -> 
                 found = True
                 end, end_offset = FilePosition(reader.position), reader.next_offset
         except CorruptSegmentError as error:
-            if error.next_offset is None:
-                zero_bytes = zeros_at_end(segment.file(), error.position, file_size)
             bad.append(
                 BadStretch(
                     position=error.position,
                     first_offset=error.first_offset,
                     next_offset=error.next_offset,
                     reason=error.reason,
-                    is_zeros=0 < zero_bytes == file_size - error.position,
                 )
             )
             following = reader.resume_after(error.position + 1, error.first_offset)
@@ -139,7 +143,7 @@ def walk_segment(segment: Segment, from_offset: Offset, visit: BatchVisitor) -> 
         next_offset=end_offset,
         bad=tuple(bad),
         found_batches=found or start > 0,
-        zero_bytes=zero_bytes,
+        zero_bytes=zeros_at_end(segment.file(), end, file_size),
     )
 
 
@@ -218,7 +222,6 @@ class RecoveryPlan:
     cut_position  where the last kept one is truncated; None: it is not
     end_offset    the end of the log, where it continues
     is_appendable whether the last kept segment can take more batches
-    trimmed       which of them have zeros behind their last batch that are cut off
     """
 
     kept: int
@@ -226,7 +229,6 @@ class RecoveryPlan:
     end_offset: Offset
     is_appendable: bool
     damages: tuple[Damage, ...]
-    trimmed: tuple[int, ...] = ()
 
 
 def plan_recovery(
@@ -241,21 +243,15 @@ def plan_recovery(
     than that, so a gap proves nothing.
     """
     damages: list[Damage] = []
-    trimmed: list[int] = []
     for number, walk in enumerate(walks):
         for bad in walk.bad:
-            if bad.is_zeros and _continues_at(walks[number + 1 :], bad.first_offset):
-                trimmed.append(number)  # written ahead; the cut by the roll was lost
-                continue
             behind = bad.next_offset
             if behind is None:
                 later = (w for w in walks[number + 1 :] if w.found_batches)
                 behind = next((w.base_offset for w in later), None)
             is_promised = bad.first_offset < durable
             if not is_promised and (behind is None or is_durable_exact):
-                return _cut(
-                    number, FilePosition(bad.position), bad.first_offset, damages, trimmed
-                )
+                return _cut(number, FilePosition(bad.position), bad.first_offset, damages)
             damages.append(
                 Damage(
                     path=walk.path,
@@ -270,7 +266,7 @@ def plan_recovery(
             continue
         has_batches_behind = any(later.found_batches for later in later_walks)
         if walk.next_offset >= durable and (is_durable_exact or not has_batches_behind):
-            return _cut(number, walk.end, walk.next_offset, damages, trimmed)
+            return _cut(number, walk.end, walk.next_offset, damages)
         damages.append(_missing(walk, walk.next_offset, later_walks[0].base_offset))
     last = walks[-1]
     has_bad_tail = bool(last.bad) and last.bad[-1].next_offset is None
@@ -284,21 +280,11 @@ def plan_recovery(
         end_offset=end_offset,
         is_appendable=not has_bad_tail and end_offset == last.next_offset,
         damages=tuple(damages),
-        trimmed=tuple(trimmed),
     )
 
 
-def _continues_at(later: Sequence[Walk], offset: Offset) -> bool:
-    """Whether the next segment begins at `offset`, so that nothing is missing before it."""
-    return bool(later) and later[0].base_offset == offset
-
-
 def _cut(
-    number: int,
-    position: FilePosition,
-    end_offset: Offset,
-    damages: list[Damage],
-    trimmed: list[int],
+    number: int, position: FilePosition, end_offset: Offset, damages: list[Damage]
 ) -> RecoveryPlan:
     return RecoveryPlan(
         kept=number + 1,
@@ -306,7 +292,6 @@ def _cut(
         end_offset=end_offset,
         is_appendable=True,
         damages=tuple(damages),
-        trimmed=tuple(trimmed),
     )
 
 

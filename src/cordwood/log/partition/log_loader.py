@@ -22,7 +22,6 @@ from cordwood.log.rules.producer_state import ProducerStates
 from cordwood.quantities import (
     NO_LEADER_EPOCH,
     NO_PRODUCER_ID,
-    FilePosition,
     LeaderEpoch,
     Offset,
     TimestampMs,
@@ -184,7 +183,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
     if plan.end_offset < start:
         # Deleted by request, then lost: these offsets must not be given again.
         plan = replace(plan, end_offset=start, is_appendable=False)
-    segments, unsealed = _apply(segments, floor, plan, request, Offset(durable))
+    segments, unsealed = _apply(segments, floor, walks, plan, request, Offset(durable))
     end = plan.end_offset
     is_synced = request.is_durable_exact
     start = Offset(min(start, end))
@@ -395,6 +394,7 @@ def _kept_bytes(walks: list[Walk], plan: RecoveryPlan) -> int:
 def _apply(
     segments: list[Segment],
     floor: int,
+    walks: list[Walk],
     plan: RecoveryPlan,
     request: LoadRequest,
     durable: Offset,
@@ -418,9 +418,9 @@ def _apply(
         last = kept[-1]
         # The walk indexed only valid batches; entries behind the cut are removed here.
         _cut_and_rewalk(last, plan)
-    for number in plan.trimmed:
-        segment = kept[floor + number]
-        segment.cut_tail(FilePosition(segment.size))
+    for walk, segment in zip(walks, kept[floor:], strict=False):
+        if walk.is_untrimmed and segment.size == walk.end:
+            segment.cut_tail(walk.end)
     for segment in kept[floor:]:
         if durable < segment.next_offset:
             segment.distrust_from(durable)
