@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from cordwood.errors import CorruptSegmentError
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store
+from cordwood.quantities import FilePosition
+from cordwood.storage.segment_reader import SegmentReader
 from crash.client import Client, look_beside, open_store
-from crash.history import History, check_store, settle
+from crash.history import BrokenPromise, History, check_store, settle
 from crash.scripts import AHEAD, SCRIPTS, directories_of
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
@@ -114,12 +119,15 @@ def check_cut(cut: Cut, rng: Random, *, after_power_cut: bool) -> None:
         look_beside(fs, history, cut.directories)
     store = open_store(fs, cut.directories)
     check_store(history, store, after_power_cut=after_power_cut)
+    check_ends(fs, logs_of(store))
     settle(history, store)
     fs = fs.kill() if rng.random() < 0.5 else fs.crash(rng)
     store = open_store(fs, cut.directories)
     check_store(history, store, after_power_cut=True)
     settle(history, store)
+    logs = logs_of(store)
     store.close()
+    check_ends(fs, logs)
     client = Client(fs, Random(rng.random()), directories=cut.directories)
     client.history = history
     client.preallocates = cut.preallocates
@@ -129,10 +137,35 @@ def check_cut(cut: Cut, rng: Random, *, after_power_cut: bool) -> None:
             client.append(name, log.partition)
             client.append_many(name, log.partition, count=3)
     client.publish_again()
+    logs = logs_of(client.store)
+    check_ends(fs, logs, of_active=False)
+    client.close()
+    check_ends(fs, logs)
     client.reopen()
     check_store(history, client.store, after_power_cut=True)
     if cut.preallocates:
         _check_second_life(client, rng)
+
+
+def logs_of(store: Store) -> list[PartitionLog]:
+    return [log for directory in store.directories for log in directory.logs.values()]
+
+
+def check_ends(
+    fs: SimulatedFileSystem, logs: list[PartitionLog], *, of_active: bool = True
+) -> None:
+    """Every log file ends with its last batch; the last one has zeros only while it is written."""
+    for log in logs:
+        segments = list(log.state.segments)
+        for segment in segments if of_active else segments[:-1]:
+            file = fs.open_read(segment.name)
+            reader = SegmentReader(file, segment.base_offset, file.size())
+            try:
+                for _ in reader.chunks(FilePosition(0), segment.base_offset):
+                    pass
+            except CorruptSegmentError as error:
+                if not any(damage.path == segment.name for damage in log.damages):
+                    raise BrokenPromise(f"{segment.name} does not end with a batch") from error
 
 
 def _check_second_life(client: Client, rng: Random) -> None:
