@@ -286,7 +286,7 @@ def test_recovery_cuts_the_zeros_off_and_calls_them_neither_torn_nor_damaged(
 def test_a_batch_behind_a_hole_is_not_read_again(fs: SimulatedFileSystem) -> None:
     """Two appends overwrote zeros; the pages of the second one alone reached the disk."""
     flusher = IdleFlusher()
-    store, log = new_log(fs, AHEAD, clock=ManualClock(NOW), flusher=flusher)
+    _, log = new_log(fs, AHEAD, clock=ManualClock(NOW), flusher=flusher)
     fill(log, 2)
     end = log.state.segments.active.size
     file = fs.open_write(FIRST)
