@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Final
@@ -27,6 +27,7 @@ REDIS_RATIO = 1.2
 _CONNECTIONS: Final = 50
 _VALUE_BYTES: Final = KIB
 _NULL_TOPIC: Final = "bench"
+_AHEAD: Final = f"{CORDWOOD}, preallocate=true"
 
 
 def durable_rows(context: Context, stage: Stage) -> list[Row]:
@@ -36,6 +37,9 @@ def durable_rows(context: Context, stage: Stage) -> list[Row]:
     subjects: dict[str, Callable[[], Load]] = {
         server.label(DISK): partial(_kafka_load, server, seconds) for server in servers
     }
+    ours = next((server for server in servers if server.name == CORDWOOD), None)
+    if ours is not None:
+        subjects[_AHEAD] = partial(_kafka_load, ours, seconds, config={"preallocate": "true"})
     null_port = stage.null_port(context)
     subjects[NULL] = lambda: _load(_wire_rate(null_port, _NULL_TOPIC, seconds), seconds)
     redis = nats = None
@@ -53,6 +57,7 @@ def durable_rows(context: Context, stage: Stage) -> list[Row]:
     title = f"{_CONNECTIONS} connections, one 1 KiB record at a time"
     note = f"one partition, acks=all, the next record once the last is acknowledged; {seconds} s"
     beside_redis = {n: values for n, values in rates.items() if n in (CORDWOOD, redis, nats)}
+    ahead = rates.pop(_AHEAD, None)
     rates = {name: values for name, values in rates.items() if name not in (redis, nats)}
     return [
         figure_row(
@@ -73,12 +78,38 @@ def durable_rows(context: Context, stage: Stage) -> list[Row]:
             ratio=REDIS_RATIO,
             note=stage.note("XADD, and PUB to a stream in files", "Redis", "NATS"),
         ),
+        *_ahead_rows(title, ahead, redis, beside_redis),
         *cpu_rows(title, DISK, loads),
     ]
 
 
-def _kafka_load(server: BrokerServer, seconds: float) -> Load:
-    with new_topic(server, DISK) as topic:
+def _ahead_rows(
+    title: str,
+    ahead: list[float] | None,
+    redis: str | None,
+    beside_redis: Mapping[str, Sequence[float]],
+) -> list[Row]:
+    """The same with zeros written ahead of the log; no row if our broker was not measured."""
+    if ahead is None:
+        return []
+    others = {name: values for name, values in beside_redis.items() if name == redis}
+    return [
+        figure_row(
+            f"{title}, preallocate=true, beside Redis",
+            DISK,
+            "records/s",
+            {CORDWOOD: ahead, **others},
+            judge=redis,
+            ratio=REDIS_RATIO,
+            note="the same run",
+        )
+    ]
+
+
+def _kafka_load(
+    server: BrokerServer, seconds: float, config: Mapping[str, str] | None = None
+) -> Load:
+    with new_topic(server, DISK, config=config) as topic:
         before = tree_cpu_seconds(server.pid)
         rate = _wire_rate(server.port, topic, seconds)
         after = tree_cpu_seconds(server.pid)

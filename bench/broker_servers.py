@@ -232,8 +232,12 @@ def create_topic(
     name: str | None = None,
     partitions: int = 1,
     is_awaited: bool = True,
+    config: Mapping[str, str] | None = None,
 ) -> str:
-    """Create a topic and, with `is_awaited`, wait until its first partition is writable."""
+    """Create a topic and, with `is_awaited`, wait until its first partition is writable.
+
+    `config` is added to what the server sets for that durability.
+    """
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
@@ -243,7 +247,7 @@ def create_topic(
         topic,
         num_partitions=partitions,
         replication_factor=1,
-        config=dict(server.topic_config(durability)),
+        config={**server.topic_config(durability), **(config or {})},
     )
     admin.create_topics([wanted])[topic].result(_START_TIMEOUT_S)
     if is_awaited:
@@ -265,9 +269,15 @@ def delete_topic(server: BrokerServer, topic: str) -> None:
 
 
 @contextmanager
-def new_topic(server: BrokerServer, durability: str, *, partitions: int = 1) -> Iterator[str]:
+def new_topic(
+    server: BrokerServer,
+    durability: str,
+    *,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+) -> Iterator[str]:
     """A topic, deleted after the `with`; after a failure all data of the server is deleted."""
-    topic = create_topic(server, durability, partitions=partitions)
+    topic = create_topic(server, durability, partitions=partitions, config=config)
     yield topic
     delete_topic(server, topic)
 

@@ -47,7 +47,12 @@ REFUSALS = (OSError, StorageError, LogClosedError)
 _PATIENCE_S: Final = 0.1
 
 
-def open_store(fs: SimulatedFileSystem, directories: tuple[str, ...] = (DATA,)) -> Store:
+def open_store(
+    fs: SimulatedFileSystem,
+    directories: tuple[str, ...] = (DATA,),
+    *,
+    preallocates: bool = False,
+) -> Store:
     """A store without threads, whose every choice is repeatable."""
     setup = StoreSetup(
         fs=fs,
@@ -56,6 +61,7 @@ def open_store(fs: SimulatedFileSystem, directories: tuple[str, ...] = (DATA,)) 
         flusher=InlineFlusher(),
         has_housekeeping=False,
         opening_threads=1,
+        defaults=TopicConfig.parse({"preallocate": preallocates}),
     )
     return Store(list(directories), setup)
 
@@ -64,7 +70,8 @@ class Client:
     """Uses a store as an application would, and keeps the history of it.
 
     With `expects_faults` a refused request is part of the run: what it attempted stays in
-    doubt, and the script goes on. Otherwise any error ends the run.
+    doubt, and the script goes on. Otherwise any error ends the run. A client that `preallocates`
+    has zeros ahead of its logs.
     """
 
     def __init__(
@@ -81,8 +88,9 @@ class Client:
         self.clock = fs.clock
         self.history = History()
         self.refusals: list[Exception] = []
+        self.preallocates = False
         self.failed_syncs: list[tuple[int, str]] = []  # (call, path): see `io_faults`
-        self._directories = directories
+        self.directories = directories
         self._expects_faults = expects_faults
         self._counter = 0
         self._store: Store | None = None
@@ -109,11 +117,14 @@ class Client:
     def open(self) -> None:
         self._opened_at = self.fs.calls
         try:
-            self._store = open_store(self.fs, self._directories)
+            self._store = self._open()
         except REFUSALS as error:
             self._refused(error)
             self._opened_at = self.fs.calls
-            self._store = open_store(self.fs, self._directories)  # a fault strikes once
+            self._store = self._open()  # a fault strikes once
+
+    def _open(self) -> Store:
+        return open_store(self.fs, self.directories, preallocates=self.preallocates)
 
     def close(self) -> None:
         with self._attempt():
@@ -442,7 +453,7 @@ class Client:
     def read_beside(self) -> None:
         """Another process looks at everything it may see."""
         with self._attempt():
-            look_beside(self.fs, self.history, self._directories)
+            look_beside(self.fs, self.history, self.directories)
 
     def commit(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
         place = (topic, partition)

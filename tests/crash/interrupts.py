@@ -358,6 +358,24 @@ def _killed() -> World:
     return world
 
 
+def _ahead(removable: set[bytes] | None = None) -> World:
+    """Zeros lie ahead of the log's end."""
+    return new_world({"preallocate": True}, removable=removable)
+
+
+def _ahead_and_rolled() -> World:
+    """The next append writes zeros, too."""
+    world = _ahead()
+    world.log.roll()
+    return world
+
+
+def _ahead_and_killed() -> World:
+    world = _ahead()
+    world.fs = world.fs.kill()
+    return world
+
+
 _BOTH = {b"0-old", b"1-old"}
 _AFTER_1 = {b"1-old", b"0-new", b"1-new"}
 _ALL = _BOTH | _AFTER_1
@@ -382,4 +400,10 @@ SCENARIOS = [
     Scenario("publish", _publish, lambda: new_world(partitions=2)),
     Scenario("close", _close, _unsynced),
     Scenario("open", _open, _killed),
+    Scenario("append over zeros", _append, _ahead),
+    Scenario("append and write zeros", _append, _ahead_and_rolled),
+    Scenario("roll and trim zeros", lambda world: world.log.roll(), _ahead),
+    Scenario("truncate with zeros", _truncate, lambda: _ahead(_AFTER_1)),
+    Scenario("close and trim zeros", _close, _ahead),
+    Scenario("open and trim zeros", _open, _ahead_and_killed),
 ]

@@ -59,6 +59,8 @@ def write_until_killed(directory: str, told: int, round_number: int) -> NoReturn
     store = cordwood.open(directory)
     if TOPIC not in store.topics():
         store.create_topic(TOPIC, partitions=PARTITIONS, config=CONFIG)
+    # In every other round there are zeros ahead of the logs.
+    store.alter_topic(TOPIC, config={"preallocate": round_number % 2 == 0})
 
     def append(thread: int) -> None:
         rng = random.Random(f"{round_number} {thread}")

@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from cordwood.errors import CorruptSegmentError
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store
+from cordwood.quantities import FilePosition
+from cordwood.storage.segment_reader import SegmentReader
 from crash.client import Client, look_beside, open_store
-from crash.history import History, check_store, settle
-from crash.scripts import SCRIPTS, directories_of
+from crash.history import BrokenPromise, History, check_store, settle
+from crash.scripts import AHEAD, SCRIPTS, directories_of
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 
@@ -34,6 +39,7 @@ class Cut:
     left: SimulatedFileSystem
     history: History
     directories: tuple[str, ...]
+    preallocates: bool = False
 
 
 class CutWatch:
@@ -82,7 +88,7 @@ class CutWatch:
 
 def run_seed(script: str, seed: int) -> None:
     """Raises `BrokenPromise`, or whatever else went wrong."""
-    rng = Random(f"{script} {seed}")
+    rng = Random(f"{script.removesuffix(AHEAD)} {seed}")  # a twin does the same
     is_kill = rng.random() < 0.2
     fs = SimulatedFileSystem(clock=ManualClock())
     directories = directories_of(script)
@@ -90,6 +96,7 @@ def run_seed(script: str, seed: int) -> None:
     watch = CutWatch(fs, Random(rng.random()), lambda: client.history, directories, kill=is_kill)
     SCRIPTS[script](client)
     cut = watch.finish()
+    cut.preallocates = client.preallocates
     if rng.random() < 0.25:
         cut = _cut_in_recovery(cut, rng, is_kill=is_kill)
     check_cut(cut, rng, after_power_cut=not is_kill)
@@ -100,7 +107,9 @@ def _cut_in_recovery(cut: Cut, rng: Random, *, is_kill: bool) -> Cut:
         cut.left, Random(rng.random()), lambda: cut.history, cut.directories, kill=is_kill
     )
     open_store(cut.left, cut.directories)
-    return watch.finish()
+    again = watch.finish()
+    again.preallocates = cut.preallocates
+    return again
 
 
 def check_cut(cut: Cut, rng: Random, *, after_power_cut: bool) -> None:
@@ -110,19 +119,62 @@ def check_cut(cut: Cut, rng: Random, *, after_power_cut: bool) -> None:
         look_beside(fs, history, cut.directories)
     store = open_store(fs, cut.directories)
     check_store(history, store, after_power_cut=after_power_cut)
+    check_ends(fs, exact_logs(history, store))
     settle(history, store)
     fs = fs.kill() if rng.random() < 0.5 else fs.crash(rng)
     store = open_store(fs, cut.directories)
     check_store(history, store, after_power_cut=True)
     settle(history, store)
+    logs = exact_logs(history, store)
     store.close()
+    check_ends(fs, logs)
     client = Client(fs, Random(rng.random()), directories=cut.directories)
     client.history = history
+    client.preallocates = cut.preallocates
     client.use_contents_from(1_000_000)
     for name in client.store.topics():
         for log in client.store.topic(name).partitions:
             client.append(name, log.partition)
             client.append_many(name, log.partition, count=3)
     client.publish_again()
+    logs = exact_logs(history, client.store)
+    check_ends(fs, logs, of_active=False)
+    client.close()
+    check_ends(fs, logs)
     client.reopen()
     check_store(history, client.store, after_power_cut=True)
+    if cut.preallocates:
+        _check_second_life(client, rng)
+
+
+def exact_logs(history: History, store: Store) -> list[PartitionLog]:
+    """Those that always waited for the disk. Files of others may have damage from a power cut."""
+    logs = [log for directory in store.directories for log in directory.logs.values()]
+    told = [(log, history.find_log(log.topic, log.partition)) for log in logs]
+    return [log for log, known in told if known is not None and known.is_exact]
+
+
+def check_ends(
+    fs: SimulatedFileSystem, logs: list[PartitionLog], *, of_active: bool = True
+) -> None:
+    """Every log file ends with its last batch; the last one has zeros only while it is written."""
+    for log in logs:
+        segments = list(log.state.segments)
+        for segment in segments if of_active else segments[:-1]:
+            file = fs.open_read(segment.name)
+            reader = SegmentReader(file, segment.base_offset, file.size())
+            try:
+                for _ in reader.chunks(FilePosition(0), segment.base_offset):
+                    pass
+            except CorruptSegmentError as error:
+                if not any(damage.path == segment.name for damage in log.damages):
+                    raise BrokenPromise(f"{segment.name} does not end with a batch") from error
+
+
+def _check_second_life(client: Client, rng: Random) -> None:
+    """Zeros were cut off once. They come again, and so does the end of the power."""
+    for name in client.store.topics():
+        for log in client.store.topic(name).partitions:
+            client.append(name, log.partition)
+    store = open_store(client.fs.crash(rng), client.directories)
+    check_store(client.history, store, after_power_cut=True)

@@ -7,8 +7,11 @@ checks of its own: the history that the client keeps is checked after the cut.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Final
+from unittest.mock import patch
 
+from cordwood.log.rules import ahead_policy
 from crash.client import DATA, Client
 
 Script = Callable[[Client], None]
@@ -21,8 +24,12 @@ _DIRECTORIES: Final[dict[str, tuple[str, ...]]] = {"two-directories": ("/data", 
 SMALL: Final = {"internal.segment.bytes": 1200, "index.interval.bytes": 200}
 
 
+# Each script has a twin with this ending: the same with zeros ahead of the logs.
+AHEAD: Final = "-ahead"
+
+
 def directories_of(script: str) -> tuple[str, ...]:
-    return _DIRECTORIES.get(script, (DATA,))
+    return _DIRECTORIES.get(script.removesuffix(AHEAD), (DATA,))
 
 
 def script(function: Script) -> Script:
@@ -399,3 +406,21 @@ def everything(client: Client) -> None:
         client.advance(client.rng.choice((0, 10, 70_000)))
         if client.rng.random() < 0.1:
             client.read_beside()
+
+
+def with_zeros_ahead(function: Script) -> Script:
+    """The script with `preallocate=true`, in steps that suit its small segments."""
+
+    def run(client: Client) -> None:
+        client.preallocates = True
+        step = copy(client.rng).choice((64, 512, 4096))
+        with (
+            patch.object(ahead_policy, "AHEAD_BYTES_MIN", step),
+            patch.object(ahead_policy, "PAGE_BYTES", min(step, 512)),
+        ):
+            function(client)
+
+    return run
+
+
+SCRIPTS.update({f"{name}{AHEAD}": with_zeros_ahead(run) for name, run in list(SCRIPTS.items())})

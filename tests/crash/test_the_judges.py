@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
 from cordwood.format.batch import BatchDecoder
+from cordwood.log.partition import log_loader
 from cordwood.log.partition.state_holder import StateHolder
+from cordwood.quantities import FilePosition, Offset
+from cordwood.storage.files import write_all
+from cordwood.storage.recovery import BatchVisitor, RecoveryPlan, Walk, walk_segment
 from cordwood.storage.segment import Segment
+from cordwood.value_class import replace
 from crash.client import Client
 from crash.io_faults import CallFault, all_faults, run_fault
 from crash.power_cut import run_seed
@@ -53,6 +59,62 @@ def test_that_a_failed_sync_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
     failing = [fault for fault in _syncs_of("append") if fault.kind == "EIO"]
 
     assert finds_something(lambda number: run_fault(failing[number]), range(len(failing)))
+
+
+def test_that_files_keep_the_zeros_that_were_written_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Segment, "trim", _forget_zeros)
+
+    assert finds_something(lambda seed: run_seed("roll-ahead", seed), range(40))
+
+
+def test_that_recovery_leaves_the_zeros_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Segment, "cut_tail", lambda self, position: None)
+
+    assert finds_something(lambda seed: run_seed("roll-ahead", seed), range(40))
+
+
+def test_that_recovery_trusts_the_size_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_loader, "walk_segment", _walk_to_the_end_of_the_file)
+
+    assert finds_something(lambda seed: run_seed("checkpoint-ahead", seed), range(40))
+
+
+def test_that_recovery_keeps_batches_behind_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = log_loader.plan_recovery
+
+    def believe(walks: Sequence[Walk], **known: Any) -> RecoveryPlan:
+        return plan(walks, **{**known, "is_durable_exact": False})
+
+    monkeypatch.setattr(log_loader, "plan_recovery", believe)
+
+    assert finds_something(lambda seed: run_seed("everything-ahead", seed), range(60))
+
+
+def test_that_zeros_are_written_over_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Segment, "write_ahead", _write_zeros_too_early)
+
+    assert finds_something(lambda seed: run_seed("append-ahead", seed), range(40))
+
+
+def _forget_zeros(segment: Segment) -> None:
+    segment.ahead_end = 0
+
+
+def _walk_to_the_end_of_the_file(
+    segment: Segment, from_offset: Offset, visit: BatchVisitor
+) -> Walk:
+    walk = walk_segment(segment, from_offset, visit)
+    if not walk.zero_bytes:
+        return walk
+    segment.size = walk.file_size
+    return replace(walk, end=FilePosition(walk.file_size), bad=(), zero_bytes=0)
+
+
+def _write_zeros_too_early(segment: Segment, end: int) -> None:
+    segment.ahead_end = end
+    position = max(segment.size - 10, 0)
+    file = segment.file()
+    write_all(file, position, bytes(end - position))
 
 
 def _sync_and_forget(segment: Segment) -> None:

@@ -39,7 +39,7 @@ def plan_appends(truth: KafkaTruth) -> Plan:
 def append_plan(store: Store, plan: Plan) -> None:
     for codec in CODECS:
         store.alter_topic(f"codec-{codec}", config={"compression.type": codec})
-    store.alter_topic("plain", config={"index.interval.bytes": "200"})
+    store.alter_topic("plain", config={"index.interval.bytes": "200", "preallocate": "true"})
     for (topic, number), records in plan.items():
         log = writable(store, topic, number)
         for start in range(0, len(records), 6):
@@ -87,6 +87,7 @@ def append_and_be_killed(directory: Path, plan: Plan) -> None:
             writer.kill()
     assert not (directory / ".kafka_cleanshutdown").exists()
     last = max((directory / "plain-0").glob("*.log"))
+    assert last.read_bytes().endswith(bytes(1000))  # written ahead
     with last.open("ab") as file:
         file.write(_TORN)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import cordwood
 from cordwood import Record
-from interop.kafka_peer import KafkaTools
+from interop.kafka_peer import KafkaFailedError, KafkaTools
 from interop.sample_store import CODECS, COORDINATOR_EPOCH, SampleStore, write_sample_store
 from interop.segment_dump import Dump, DumpedRecord, parse_dump
 
@@ -229,3 +230,22 @@ def test_the_offsets_decoder_reads_the_offsets_a_group_committed(
 
 def _payloads(printed: str) -> Iterator[str]:
     return (line for line in printed.splitlines() if "payload" in line)
+
+
+def test_the_tool_shows_every_batch_before_zeros_and_ends_with_an_error(
+    kafka: KafkaTools, tmp_path: Path
+) -> None:
+    """As with a file that Kafka itself has preallocated, while it is open or after a kill."""
+    with cordwood.open(tmp_path) as store:
+        topic = store.create_topic("ahead", config={"preallocate": "true"})
+        for number in range(20):
+            topic.append(b"%d" % number)
+        path = tmp_path / "ahead-0" / "00000000000000000000.log"
+        assert path.stat().st_size > topic.partition(0).size_bytes
+
+        with pytest.raises(KafkaFailedError, match="Found record size 0 smaller than") as failed:
+            kafka.dump_segments(path)
+
+    assert str(failed.value).count("isvalid: true") == 20
+    assert "isvalid: false" not in str(failed.value)
+    assert kafka.dump_segments(path).count("isvalid: true") == 20

@@ -7,7 +7,8 @@
 
 A torn tail is bytes at the end that were never acknowledged: they are cut off. Damage is
 acknowledged bytes that changed: it is reported with its offsets, nothing after it is deleted,
-and the log continues after it.
+and the log continues after it. Zeros behind the last batch, which were written ahead, are cut off
+and are neither.
 """
 
 import logging
@@ -19,6 +20,7 @@ from cordwood.format.batch_header import HEADER_SIZE, BatchHeader, decode_batch_
 from cordwood.quantities import NO_TIMESTAMP, FilePosition, Offset
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_times import is_true_entry
+from cordwood.storage.zero_tail import zeros_at_end
 from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
@@ -59,7 +61,10 @@ class BadStretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """The result of re-reading a segment. `end` and `next_offset` follow its last valid batch."""
+    """The result of re-reading a segment. `end` and `next_offset` follow its last valid batch.
+
+    `zero_bytes` are the zeros at the end of the file that belong to no batch.
+    """
 
     path: str
     base_offset: Offset
@@ -68,6 +73,24 @@ class Walk:
     next_offset: Offset
     bad: tuple[BadStretch, ...]
     found_batches: bool
+    zero_bytes: int = 0
+
+    @property
+    def is_untrimmed(self) -> bool:
+        """Whether nothing but zeros lies between the last batch and where the next file begins.
+
+        They were written ahead. The roll cut them off, and the cut was lost.
+        """
+        return not self._has_bad_tail and 0 < self.zero_bytes == self.file_size - self.end
+
+    @property
+    def _has_bad_tail(self) -> bool:
+        return bool(self.bad) and self.bad[-1].next_offset is None
+
+    @property
+    def written_size(self) -> int:
+        """The size of the file without the zeros at its end."""
+        return self.file_size - self.zero_bytes
 
 
 BatchVisitor = Callable[[BatchDecoder, int, int], None]
@@ -120,6 +143,7 @@ def walk_segment(segment: Segment, from_offset: Offset, visit: BatchVisitor) -> 
         next_offset=end_offset,
         bad=tuple(bad),
         found_batches=found or start > 0,
+        zero_bytes=zeros_at_end(segment.file(), end, file_size),
     )
 
 

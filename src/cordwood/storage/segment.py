@@ -5,8 +5,8 @@ ended. The log file alone is the truth; everything else here can be derived from
 
 The life of the files:
 
-    active     the log file is open for writing, index entries are in memory and reach their
-               files in pieces
+    active     the log file is open for writing, zeros may lie behind its last batch; index
+               entries are in memory and reach their files in pieces
     frozen     takes no more batches; not yet synced (`seal` does that, off the append path)
     sealed     immutable and durable; files are opened when read and given back under pressure
 """
@@ -22,7 +22,7 @@ from cordwood.format.batch import BatchDecoder
 from cordwood.format.batch_placing import index_stretches
 from cordwood.format.file_names import DELETED, NO_SUFFIX, SWAP, FileKind, segment_file_name
 from cordwood.format.unplaced_batch import UnplacedBatch
-from cordwood.quantities import INT64_MAX, MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
+from cordwood.quantities import INT64_MAX, KIB, MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
 from cordwood.storage.files import Buffer, File, FileSystem, write_all
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.key_index import KeyIndex
@@ -49,6 +49,7 @@ _BOUNDARIES_KEPT: Final = 8  # of readers at the end of the log
 _STRETCH_INTERVALS: Final = 8  # small batches of one write share an entry for so many intervals
 
 _REWRITE_BYTES: Final = 1 * MIB
+_ZEROS: Final = memoryview(bytes(256 * KIB))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,9 @@ class Segment:
     """One segment. The log's writer alone appends, freezes, truncates and seals; anyone reads.
 
     size            bytes of whole batches in the file; grows with each append
+    ahead_end       up to where zeros may follow them in the file: see `write_ahead`
+    synced_size     what the last sync covered, or is about to cover
+    grows_alone     zeros could not be written ahead; the file grows with its batches
     next_offset     where the batch after the last one begins; for a sealed segment the offset
                     known when it was opened, which may be the base of the segment after it
     is_index_full   an index has no room for another entry; updated when one is added
@@ -89,6 +93,9 @@ class Segment:
     ) -> None:
         self.base_offset = base_offset
         self.size = size
+        self.ahead_end = 0
+        self.synced_size = size
+        self.grows_alone = False
         self.next_offset = next_offset
         self.offset_index = offset_index
         self.time_index = time_index
@@ -239,6 +246,7 @@ class Segment:
             self._fs, self.path(FileKind.TXNINDEX), self.base_offset, is_synced=is_synced
         )
         self.created_ms = now_ms
+        self.ahead_end = 0
         self._is_frozen = False
         self._note_index_room()
 
@@ -414,6 +422,28 @@ class Segment:
         assert self._file is not None, self.name
         if self._file.size() > self.size:
             self._file.truncate_to(self.size)
+        self.ahead_end = 0
+
+    def write_ahead(self, end: int) -> None:
+        """Fill the file with zeros from the last batch up to `end`. Durable after `sync_log`.
+
+        The next batches overwrite blocks that the file has already, which makes their sync
+        cheaper. Nobody may append meanwhile. On an `OSError` there may be fewer zeros.
+        """
+        assert self._file is not None, self.name
+        assert not self._is_frozen, self.name
+        position, self.ahead_end = self.size, end  # before the first zero: an interrupt may come
+        while position < end:
+            count = min(end - position, len(_ZEROS))
+            write_all(self._file, position, _ZEROS[:count])
+            position += count
+
+    def trim(self) -> None:
+        """Let the file end with its last batch. Durable after `sync_log`."""
+        if self.ahead_end > self.size:
+            assert self._file is not None, self.name
+            self._file.truncate_to(self.size)
+        self.ahead_end = 0
 
     def restore_to(self, next_offset: Offset) -> None:
         """After an append that was interrupted, end at `next_offset` again.
@@ -481,7 +511,11 @@ class Segment:
         return self.time_index.add(timestamp, offset, force=True)
 
     def freeze(self) -> None:
-        """Take no more batches. The time index gets the segment's largest timestamp."""
+        """Take no more batches. The time index gets the segment's largest timestamp.
+
+        The file must end with its last batch: see `trim`.
+        """
+        assert self.ahead_end <= self.size, self.name
         self.complete_time_index()
         self._is_frozen = True
 
@@ -559,6 +593,7 @@ class Segment:
         """Cut at a batch boundary. Durable after `sync_log`."""
         assert self._file is not None, self.name
         self._file.truncate_to(position)
+        self.ahead_end = 0
         self.offset_index.truncate_to(next_offset)
         self.time_index.truncate_to(next_offset)
         self.transaction_index.truncate_to(next_offset)
@@ -599,6 +634,7 @@ class Segment:
         assert self._file is not None, self.name
         assert position == self.size, (position, self.size)
         self._file.truncate_to(position)
+        self.ahead_end = 0
 
     def cut_frozen(self, next_offset: Offset) -> None:
         """Cut a segment that was just frozen, while its indexes may be on their way to disk.

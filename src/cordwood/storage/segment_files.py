@@ -43,6 +43,7 @@ from cordwood.quantities import INT32_MAX, FilePosition, Offset
 from cordwood.storage.files import DirectoryEntry, FileSystem
 from cordwood.storage.offset_index import OffsetIndex
 from cordwood.storage.segment_reader import IndexHint, SegmentReader
+from cordwood.storage.zero_tail import is_zeros
 from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
@@ -264,8 +265,11 @@ def _walked_end(
     name = segment_file_name(base_offset, FileKind.LOG, suffix)
     file = fs.open_read(os.path.join(directory, name))
     try:
-        return walk_to_end(SegmentReader(file, base_offset, file.size()), hint)
+        size = file.size()
+        return walk_to_end(SegmentReader(file, base_offset, size), hint)
     except CorruptSegmentError as error:
+        if suffix == NO_SUFFIX and is_zeros(file, error.position, size):
+            return error.first_offset  # written ahead of the batches
         logger.warning("%s", error)
         return Offset(base_offset + 1)
     finally:

@@ -146,10 +146,8 @@ class _LogDump:
         is_torn = False
         if error.next_offset is None:
             if _is_zeros(self._dumped, error.position):
-                reason, is_torn = (
-                    "only zeros: preallocated or never written",
-                    True,
-                )
+                reason = "only zeros: preallocated or never written"
+                is_torn = self._is_never_promised(error.first_offset)
             elif reason in _SHORT or (header is not None and error.position + header.size >= end):
                 is_torn = self._may_be_torn(error.first_offset, is_short=reason in _SHORT)
         if header is not None and reason == error.reason and reason not in _SHORT:
@@ -163,6 +161,10 @@ class _LogDump:
             next_offset=error.next_offset,
             is_torn=is_torn,
         )
+
+    def _is_never_promised(self, offset: int) -> bool:
+        durable = _durable_mark(os.path.dirname(os.path.abspath(self._dumped.path)))
+        return durable is None or offset >= durable
 
     def _may_be_torn(self, offset: int, *, is_short: bool) -> bool:
         """Whether the broken bytes were never acknowledged.

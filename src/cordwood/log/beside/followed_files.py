@@ -19,6 +19,7 @@ from cordwood.errors import (
 from cordwood.format.file_names import PARTITION_METADATA
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
+from cordwood.log.beside.last_segment import LastSegment
 from cordwood.log.beside.polling import Polling
 from cordwood.log.beside.transaction_tail import FollowedTransactions, TransactionTail
 from cordwood.log.partition.log_loader import read_epochs
@@ -293,7 +294,7 @@ class FollowedFiles:
             raise FileNotFoundError(f"no segments in {self.directory}")
         ends = [*(segment.base_offset for segment in found[1:]), None]
         segments = [
-            Segment.open_sealed(
+            (LastSegment if end is None else Segment).open_sealed(
                 self.fs,
                 self.directory,
                 segment.base_offset,
@@ -335,13 +336,13 @@ class FollowedFiles:
     def _refresh_if_rolled(self, high_watermark: Offset) -> None:
         """Take in new segments and the growth of the last one's index."""
         size = self._active_size()
-        last = self._segments.active
-        if size == last.size and high_watermark <= last.next_offset:
+        last = self._last()
+        if size == last.file_size and high_watermark <= last.next_offset:
             return
         if newest_base(self.fs, self.directory) != last.base_offset:
             self.refresh()
             size = self._active_size()
-            last = self._segments.active
+            last = self._last()
         last.size = size
         last.next_offset = Offset(max(high_watermark, last.base_offset))
         last.release()
@@ -356,16 +357,24 @@ class FollowedFiles:
         return self._segments.active.file().size()
 
     def _end_of_sound_batches(self) -> Offset:
-        """Where the sound batches of the last segment end. Computed again only if it changes."""
+        """Where the sound batches of the last segment end.
+
+        Computed again only if the file changes; always, if batches may take the place of zeros.
+        """
         if newest_base(self.fs, self.directory) != self._segments.active.base_offset:
             self.refresh()
-        last = self._segments.active
+        last = self._last()
         size = last.file().size()
         key = (last.base_offset, size)
-        if self._sound_end is None or self._sound_end[0] != key:
+        if self._sound_end is None or self._sound_end[0] != key or last.has_zeros:
             self._sound_end = (key, _sound_end(last, size))
             last.size, last.next_offset = size, self._sound_end[1]
         return self._sound_end[1]
+
+    def _last(self) -> LastSegment:
+        last = self._segments.active
+        assert isinstance(last, LastSegment), last.name
+        return last
 
 
 def _published(marks: LogMarks) -> Offset | None:

@@ -19,7 +19,13 @@ from cordwood.log.reading.missing_segments import missing_front, missing_segment
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.leader_epochs import LeaderEpochs
 from cordwood.log.rules.producer_state import ProducerStates
-from cordwood.quantities import NO_LEADER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
+from cordwood.quantities import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    LeaderEpoch,
+    Offset,
+    TimestampMs,
+)
 from cordwood.storage.checkpoint_file import read_epoch_checkpoint, write_epoch_checkpoint
 from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache
@@ -173,11 +179,11 @@ def load_log(request: LoadRequest) -> LoadedLog:
         is_durable_exact=request.is_durable_exact and request.marks.durable is not None,
         allows_gaps=request.allows_gaps,
     )
-    torn_bytes = sum(walk.file_size for walk in walks) - _kept_bytes(walks, plan)
+    torn_bytes = sum(walk.written_size for walk in walks) - _kept_bytes(walks, plan)
     if plan.end_offset < start:
         # Deleted by request, then lost: these offsets must not be given again.
         plan = replace(plan, end_offset=start, is_appendable=False)
-    segments, unsealed = _apply(segments, floor, plan, request, Offset(durable))
+    segments, unsealed = _apply(segments, floor, walks, plan, request, Offset(durable))
     end = plan.end_offset
     is_synced = request.is_durable_exact
     start = Offset(min(start, end))
@@ -379,15 +385,16 @@ def _walk(segments: list[Segment], request: LoadRequest, seen: _Seen) -> list[Wa
 
 
 def _kept_bytes(walks: list[Walk], plan: RecoveryPlan) -> int:
-    kept = sum(walk.file_size for walk in walks[: plan.kept])
+    kept = sum(walk.written_size for walk in walks[: plan.kept])
     if plan.cut_position is not None:
-        kept -= walks[plan.kept - 1].file_size - plan.cut_position
+        kept -= walks[plan.kept - 1].written_size - plan.cut_position
     return kept
 
 
 def _apply(
     segments: list[Segment],
     floor: int,
+    walks: list[Walk],
     plan: RecoveryPlan,
     request: LoadRequest,
     durable: Offset,
@@ -411,6 +418,9 @@ def _apply(
         last = kept[-1]
         # The walk indexed only valid batches; entries behind the cut are removed here.
         _cut_and_rewalk(last, plan)
+    for walk, segment in zip(walks, kept[floor:], strict=False):
+        if walk.is_untrimmed and segment.size == walk.end:
+            segment.cut_tail(walk.end)
     for segment in kept[floor:]:
         if durable < segment.next_offset:
             segment.distrust_from(durable)

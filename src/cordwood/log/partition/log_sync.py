@@ -22,6 +22,7 @@ from cordwood.log.partition.log_state import NOTHING_UNSYNCED, LogState, Unsynce
 from cordwood.log.partition.producer_snapshots import sync_snapshot
 from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.partition.write_ahead import WriteAhead
 from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.quantities import Offset
 from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
@@ -56,6 +57,8 @@ class LogSync:
         self._last_sync_s = parts.clock.monotonic()
         self._is_in_doubt = False  # whether the last sync ended, well or not
         self._is_time_index_unsynced = False
+        self._ahead = WriteAhead(parts, holder)
+        self._is_tail_untrimmed = False
         self.began_s: float | None = None  # when the sync began that is under way
 
     # --- asking for a sync -------------------------------------------------------------------
@@ -97,8 +100,9 @@ class LogSync:
     def _run(self) -> None:
         with self._holder.lock:
             state = self._holder.settled()
-        if not state.is_writable:
-            return
+            if not state.is_writable:
+                return
+            self._ahead.before_sync(state)
         started_s = self.began_s = self._parts.clock.monotonic()
         try:
             unwritten = self._sync_files(state)
@@ -210,10 +214,16 @@ class LogSync:
                 return None
             with self._holder.lock:
                 state = self._holder.settled()
-            is_plain = (
-                not self.is_new and state.unsynced == NOTHING_UNSYNCED and state.held_from is None
-            )
-            if is_plain and state.is_writable and not self._is_in_doubt:
+                is_plain = (
+                    not self.is_new
+                    and state.unsynced == NOTHING_UNSYNCED
+                    and state.held_from is None
+                    and state.is_writable
+                    and not self._is_in_doubt
+                )
+                if is_plain:
+                    self._ahead.before_sync(state)
+            if is_plain:
                 self.began_s = self._parts.clock.monotonic()
                 return SyncUnderWay(self, state)
         except BaseException:
@@ -293,6 +303,17 @@ class LogSync:
         if state.failure is None and active.complete_time_index():
             self._is_time_index_unsynced = not self._derived.write("indexes", active.sync_index)
 
+    def trim(self) -> None:
+        """Let the last file end with its last batch, as Kafka expects. Holds both locks."""
+        active = self._holder.settled().segments.active
+        if self._holder.state.failure is None and active.ahead_end > active.size:
+
+            def trim() -> None:
+                active.trim()
+                active.sync_log()
+
+            self._is_tail_untrimmed = not self._derived.write("the end of the log file", trim)
+
     @property
     def is_complete(self) -> bool:
         """Whether records and derived files are on the disk, so that a restart re-reads nothing."""
@@ -302,6 +323,7 @@ class LogSync:
             and state.recovery_point == state.durable == state.end
             and state.unsynced == NOTHING_UNSYNCED
             and not self._is_time_index_unsynced
+            and not self._is_tail_untrimmed
             and not self._producers.states.needs_snapshot
             and not (self.is_new and state.end > 0)
         )

@@ -228,6 +228,7 @@ class PartitionLog(LogReader):
                 try:
                     if is_orderly:
                         self.syncing.complete_time_index()
+                        self.syncing.trim()
                         self._is_closed_cleanly = self.syncing.is_complete
                 finally:
                     self._holder.close()

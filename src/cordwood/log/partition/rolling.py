@@ -125,6 +125,7 @@ class Rolling:
             self._holder.half_done = None
             return
         names = self.opened_names()
+        old.trim()  # before there is another: only the last file may have zeros at its end
         new = self.new_segment(end, now_ms)
         old.freeze()
         self._set_jitter(draw_jitter_ms(self._holder.config, self._parts.random))

@@ -181,6 +181,7 @@ class Truncation:
         if segment.next_offset < end:
             # Damage, or a gap that compaction made, reaches up to the cut. These offsets were
             # given once and are not given again.
+            segment.trim()
             segment.freeze()
             unsynced = unsynced.plus(segment)
             kept = kept.plus(self._rolling.new_segment(end, parts.clock.now_ms()))

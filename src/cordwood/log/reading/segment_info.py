@@ -32,7 +32,7 @@ def _describe(source: LogSource, segments: SegmentList, index: int) -> SegmentIn
     return SegmentInfo(
         base_offset=segment.base_offset,
         next_offset=segments.end_of(index),
-        size_bytes=source.readable_bytes(segment),
+        size_bytes=segment.size,
         state=_state(source, segments, index),
         created_ms=segment.created_ms if segment.created_ms >= 0 else segment.modified_ms(),
         first_timestamp_ms=segment.first_timestamp(),

@@ -128,11 +128,14 @@ class _TimeSearch:
 
         Control records have timestamps too: they count here, as they do in Kafka.
         """
+        stop = self.view.high_watermark
+        if start >= stop:
+            return  # what lies there may be half-written, or zeros
         reader = segment.reader(size=self._readable_bytes(segment))
         position = reader.locate(start, segment.hint(start))
         if position is None:
             return
-        decoder, stop = reader.decoder, self.view.high_watermark
+        decoder = reader.decoder
         for first, end in reader.chunks(
             position, reader.next_offset, start_offset=start, stop_offset=stop
         ):

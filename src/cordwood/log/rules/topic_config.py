@@ -76,7 +76,9 @@ class TopicConfig:
         maximum=INT32_MAX,
     )  # fmt: skip
     preallocate: bool = _key(
-        "preallocate", _BOOLEAN, "false", f"{_NO_EFFECT}segments grow as they are written.",
+        "preallocate", _BOOLEAN, "false",
+        "With durability=disk, write zeros ahead of the end of the log: syncs of small appends "
+        "take less time.",
     )  # fmt: skip
     key_index: bool = _key(
         "key.index", _BOOLEAN, "false",

@@ -74,5 +74,10 @@ def _shapes(log: LogReader, start: int, stop: int, end: int) -> Iterator[tuple[i
 
 def _bytes_before(segment: ReadableSegment, end: Offset) -> int:
     reader = segment.reader(size=segment.file().size())
-    position = reader.locate(end, segment.hint(end))
+    try:
+        position = reader.locate(end, segment.hint(end))
+    except CorruptSegmentError as error:
+        if error.first_offset < end:
+            raise
+        return error.position  # zeros that the owner wrote ahead, or half a batch
     return reader.position if position is None else position

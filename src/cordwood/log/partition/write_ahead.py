@@ -1,0 +1,59 @@
+"""Zeros written ahead of a log's end, with `preallocate=true`.
+
+Just before a sync that makes the file larger anyway, the file is filled with zeros for some
+distance, and the sync makes batches and zeros durable. The syncs after it overwrite blocks inside
+the file, so the file system commits no journal for them.
+
+Bytes behind the last batch of an active file are therefore zeros, or torn; nobody reads them.
+Whoever freezes or closes a segment trims its file first.
+"""
+
+import logging
+from contextlib import suppress
+
+from cordwood.log.partition.log_parts import LogParts
+from cordwood.log.partition.log_state import LogState
+from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.rules.ahead_policy import FREE_BYTES_MIN, ahead_end
+from cordwood.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+
+class WriteAhead:
+    """Writes zeros ahead of one log's end. Owned by `LogSync`.
+
+    Every method needs both locks: an append meanwhile would be overwritten.
+    """
+
+    def __init__(self, parts: LogParts, holder: StateHolder) -> None:
+        self._parts = parts
+        self._holder = holder
+
+    def before_sync(self, state: LogState) -> None:
+        """Write zeros if the sync of `state` makes the active file larger. Raises no `OSError`."""
+        config = self._holder.config
+        if not config.preallocate:
+            return
+        segment = state.segments.active
+        size = segment.size
+        grown, segment.synced_size = size - segment.synced_size, size
+        if size <= segment.ahead_end or grown <= 0:
+            return
+        if segment.grows_alone or config.durability != "disk":
+            return
+        end = ahead_end(size=size, grown=grown, segment_bytes=config.segment_bytes_effective)
+        if end is not None:
+            self._write(segment, end)
+
+    def _write(self, segment: Segment, end: int) -> None:
+        """If it fails, the segment goes on without: an append must not fail for this."""
+        try:
+            if self._parts.fs.free_bytes(self._parts.directory) < FREE_BYTES_MIN:
+                return
+            segment.write_ahead(end)
+        except OSError as error:
+            segment.grows_alone = True
+            logger.info("%s: nothing is written ahead of the end: %s", self._parts.name, error)
+            with suppress(OSError):  # then zeros stay, and do no harm
+                segment.trim()

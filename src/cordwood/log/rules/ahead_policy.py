@@ -1,0 +1,32 @@
+"""How far the file of the active segment is filled with zeros before batches come.
+
+A sync of bytes that lie inside the file, in blocks that were written before, commits nothing to
+the journal of the file system. So one sync in many writes a stretch of zeros, too.
+"""
+
+from typing import Final
+
+from cordwood.quantities import KIB, MIB
+
+# A file gets as many zeros as it has batches, within these limits: small logs stay small.
+AHEAD_BYTES_MIN: Final = 4 * KIB
+AHEAD_BYTES_MAX: Final = 4 * MIB
+
+# The zeros double what is written. With so many bytes in a sync the journal costs little beside
+# them.
+GROWTH_BYTES_MAX: Final = 128 * KIB
+
+FREE_BYTES_MIN: Final = 256 * MIB
+PAGE_BYTES: Final = 4 * KIB
+
+
+def ahead_end(*, size: int, grown: int, segment_bytes: int) -> int | None:
+    """Where a file should end whose batches end at `size`; None: with them.
+
+    The last sync was `grown` bytes ago. No file grows past `segment_bytes`.
+    """
+    if grown >= GROWTH_BYTES_MAX:
+        return None
+    wanted = size + min(max(size, AHEAD_BYTES_MIN), AHEAD_BYTES_MAX)
+    end = min(-(-wanted // PAGE_BYTES) * PAGE_BYTES, segment_bytes)
+    return end if end > size else None
