@@ -27,7 +27,7 @@ SMALL_BYTES_MAX: Final = 16 * 1024  # what is larger gains nothing from company
 _GATHERED_BYTES_MAX: Final = 128 * 1024  # then they are handed over, before the turn ends
 
 
-class Gathering(RowMember, Connection, Protocol):
+class Gathering(Connection, RowMember, Protocol):
     """A connection that leaves requests here."""
 
 

@@ -13,19 +13,21 @@ The kernel `row_transfers` moves connections between the two states, and does no
 """
 
 from array import array
-from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from cordwood.broker.net.row_transfers import receive_row, send_row
-
-if TYPE_CHECKING:
-    from cordwood.broker.net.answer import Answer
 
 NOT_IN_ROW: Final = -(2**31)  # the result of a send to a connection that has left the row
 
 _COLUMNS: Final = 2  # of the kernel's table
 _LINES_MIN: Final = 1024  # sockets in one call: as many as an epoll reports at most
+
+
+class AnswerQueue(Protocol):
+    """What a connection owes its client."""
+
+    def clear(self) -> None: ...
 
 
 class RowMember(Protocol):
@@ -34,7 +36,9 @@ class RowMember(Protocol):
     fd: int
     is_in_row: bool
     last_active_s: float
-    answers: "deque[Answer]"
+
+    @property
+    def answers(self) -> AnswerQueue: ...
 
     def leave_row(self) -> None:
         """Whatever happens next, look at the connection itself. Does nothing outside the row."""
