@@ -13,7 +13,13 @@ from cordwood.log.partition import log_loader
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.files import write_all
-from cordwood.storage.recovery import BatchVisitor, RecoveryPlan, Walk, walk_segment
+from cordwood.storage.recovery import (
+    BatchVisitor,
+    RecoveryPlan,
+    Walk,
+    plan_recovery,
+    walk_segment,
+)
 from cordwood.storage.segment import Segment
 from cordwood.value_class import replace
 from crash.client import Client
@@ -80,10 +86,8 @@ def test_that_recovery_trusts_the_size_of_the_file(monkeypatch: pytest.MonkeyPat
 
 
 def test_that_recovery_keeps_batches_behind_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = log_loader.plan_recovery
-
     def believe(walks: Sequence[Walk], **known: Any) -> RecoveryPlan:
-        return plan(walks, **{**known, "is_durable_exact": False})
+        return plan_recovery(walks, **{**known, "is_durable_exact": False})
 
     monkeypatch.setattr(log_loader, "plan_recovery", believe)
 

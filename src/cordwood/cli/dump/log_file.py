@@ -163,8 +163,19 @@ class _LogDump:
         )
 
     def _is_never_promised(self, offset: int) -> bool:
-        durable = _durable_mark(os.path.dirname(os.path.abspath(self._dumped.path)))
-        return durable is None or offset >= durable
+        """Whether no record at `offset` or behind it was promised to be in this file."""
+        directory = os.path.dirname(os.path.abspath(self._dumped.path))
+        durable = _durable_mark(directory)
+        if durable is None or offset >= durable:
+            return True
+        names = (parse_segment_file_name(name) for name in os.listdir(directory))
+        return any(
+            name is not None
+            and name.kind is FileKind.LOG
+            and name.suffix == NO_SUFFIX
+            and self._base_offset < name.base_offset <= offset
+            for name in names
+        )
 
     def _may_be_torn(self, offset: int, *, is_short: bool) -> bool:
         """Whether the broken bytes were never acknowledged.
