@@ -126,6 +126,8 @@ class Rolling:
             return
         names = self.opened_names()
         old.trim()  # before there is another: only the last file may have zeros at its end
+        if len(state.segments) == 1 and state.durable <= old.base_offset:
+            self._make_first_name_durable(names)
         new = self.new_segment(end, now_ms)
         old.freeze()
         self._set_jitter(draw_jitter_ms(self._holder.config, self._parts.random))
@@ -133,6 +135,14 @@ class Rolling:
         unsynced = state.unsynced.plus(old)._replace(names=names)
         self._holder.commit(state._replace(segments=state.segments.plus(new), unsynced=unsynced))
         self._holder.half_done = None
+
+    def _make_first_name_durable(self, names: DirectoryHandle) -> None:
+        """If a power cut took the first file of a log and left the second, it would begin there."""
+        try:
+            names.sync()
+        except OSError as error:  # the disk says so once; the next sync may succeed without effect
+            self._holder.fail_locked(f"a sync failed: {error}")
+            raise
 
     def _save_producers(self) -> None:
         """Write a snapshot of the producers where the active segment begins. Holds the lock.

@@ -763,6 +763,21 @@ def test_what_was_rolled_is_durable_soon_even_with_durability_os(fs: SimulatedFi
     assert log.state.durable == 3
 
 
+def test_a_log_whose_first_name_may_not_be_durable_fails_at_its_roll(
+    fs: SimulatedFileSystem,
+) -> None:
+    log = make(fs, durability="os")
+    append_all(log, 3)
+    fs.fail_next("sync_directory", OSError(errno.EIO, "injected"))
+
+    with pytest.raises(OSError, match="injected"):
+        log.roll()
+
+    with pytest.raises(LogFailedError, match="a sync failed"):
+        log.append(b"later")
+    assert len(log.segments()) == 1
+
+
 def test_segment_facts_are_shown(fs: SimulatedFileSystem, clock: ManualClock) -> None:
     log = make(fs, clock)
     log.append(b"a", timestamp_ms=NOW - 10)
