@@ -157,10 +157,14 @@ def exact_logs(history: History, store: Store) -> list[PartitionLog]:
 def check_ends(
     fs: SimulatedFileSystem, logs: list[PartitionLog], *, of_active: bool = True
 ) -> None:
-    """Every log file ends with its last batch; the last one has zeros only while it is written."""
+    """Every log file ends with its last batch; the last one has zeros only while it is written.
+
+    Files below the start of a log are on their way out: nobody reads or repairs them.
+    """
     for log in logs:
-        segments = list(log.state.segments)
-        for segment in segments if of_active else segments[:-1]:
+        *sealed, active = log.state.segments
+        segments = [each for each in sealed if each.next_offset > log.state.start]
+        for segment in [*segments, active] if of_active else segments:
             file = fs.open_read(segment.name)
             reader = SegmentReader(file, segment.base_offset, file.size())
             try:
