@@ -95,6 +95,7 @@ def test_help_loads_no_command() -> None:
         "habits",
         "plain_parameters",
         "serve_words",
+        "signals",
         "terminal",
     )
     assert sorted(eval(done.stderr)) == [f"cordwood.cli.{name}" for name in known]
