@@ -31,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _run_with_typer(given)
         else:
             _run_serve(serve)
+    except KeyboardInterrupt:  # before the command could handle it
+        sys.exit(EXIT_INTERRUPTED)
     except (CordwoodError, OSError) as error:
         if is_debugging:
             raise

@@ -297,10 +297,24 @@ def tidy_directory(fs: FileSystem, directory: str) -> FoundFiles:
     if changed:
         fs.sync_directory(directory)
     entries = fs.list(directory)
+    if _remove(fs, directory, _empty_snapshots(entries)):
+        fs.sync_directory(directory)
     return FoundFiles(
         segments=standing_segments(entries, lambda base: base),
         snapshots=find_snapshots(fs, directory),
     )
+
+
+def _empty_snapshots(entries: Iterable[DirectoryEntry]) -> list[str]:
+    """Snapshots of producers that a kill left when they were begun."""
+    found = (
+        (entry.name, parse_segment_file_name(entry.name)) for entry in entries if not entry.size
+    )
+    return [
+        name
+        for name, parsed in found
+        if parsed is not None and parsed.kind is FileKind.SNAPSHOT and parsed.suffix == NO_SUFFIX
+    ]
 
 
 def _parsed_names(fs: FileSystem, directory: str) -> dict[str, SegmentFileName]:

@@ -38,6 +38,18 @@ def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixtur
     assert "Usage: cordwood" in capsys.readouterr().out
 
 
+def test_an_interrupt_before_the_command_runs_ends_quietly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cordwood.cli.app._typer_command", interrupted)
+
+    assert run("topics", "list") == 130
+    assert capsys.readouterr().err == ""
+
+
 def test_without_a_command_it_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     run()
 

@@ -279,7 +279,7 @@ def test_an_index_without_its_log_is_removed(fs: SimulatedFileSystem) -> None:
     put_segment(fs, 0, 3)
     for kind in ("index", "timeindex", "txnindex"):
         put(fs, f"{9:020}.{kind}")
-    put(fs, f"{9:020}.snapshot")
+    put(fs, f"{9:020}.snapshot", b"x")
 
     found = tidy_directory(fs, "/log")
 
@@ -413,3 +413,13 @@ def test_tidying_may_be_interrupted_anywhere_and_done_again(fs: SimulatedFileSys
             decoder.scan(memoryview(data), 0, len(data))
             offsets = [decoder.batch(n).base_offset for n in range(decoder.count)]
             assert offsets == list(range(8)), "all data, nothing twice"
+
+
+def test_a_snapshot_that_was_begun_and_not_written_is_removed(fs: SimulatedFileSystem) -> None:
+    put(fs, f"{3:020}.snapshot")
+    put(fs, f"{9:020}.snapshot", b"x")
+
+    found = tidy_directory(fs, "/log")
+
+    assert found.snapshots == [9]
+    assert names(fs) == {f"{9:020}.snapshot"}

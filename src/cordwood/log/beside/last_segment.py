@@ -3,6 +3,7 @@
 from typing import Final
 
 from cordwood.errors import CorruptSegmentError
+from cordwood.log.rules.ahead_policy import PAGE_BYTES
 from cordwood.quantities import Offset
 from cordwood.storage.segment import Segment
 from cordwood.storage.zero_tail import is_zeros
@@ -40,8 +41,13 @@ class LastSegment(Segment):
         return size >= _ZEROS_MIN and is_zeros(self.file(), size - _ZEROS_MIN, size)
 
     def _end_of_batches(self, file_size: int, next_offset: Offset) -> int:
+        """Where the batches below `next_offset` end.
+
+        A file with zeros ends with a page. A batch that is being written may reach across the size
+        that was seen, so the last bytes there need not be zeros any more.
+        """
         try:
-            if not self.has_zeros:
+            if file_size % PAGE_BYTES and not self.has_zeros:
                 return file_size
             if next_offset <= self.base_offset:
                 return 0

@@ -53,8 +53,10 @@ _BY_NAME: Final[dict[str, Callable[[bytes], object]]] = {
     META_PROPERTIES: lambda data: parse_meta_properties(data.decode("latin-1")),
     SEGMENT_MANIFEST: decode_manifest,
 }
+# An empty snapshot of producers is what a kill leaves that came when it was begun. The next opening
+# removes it.
 _BY_KIND: Final[dict[FileKind, Callable[[bytes], object]]] = {
-    FileKind.SNAPSHOT: decode_producer_snapshot,
+    FileKind.SNAPSHOT: lambda data: decode_producer_snapshot(data) if data else None,
     FileKind.KEYINDEX: lambda data: KeyIndexPages(memoryview(data)).check(),
 }
 

@@ -69,6 +69,17 @@ def test_it_notices_batches_that_take_the_place_of_zeros(
     assert reader.size_bytes == writer.size_bytes
 
 
+def test_a_batch_that_is_being_written_over_the_zeros_is_not_counted(
+    tmp_path: Path, writer: PartitionLog, reader: ReadOnlyLog
+) -> None:
+    with log_file(tmp_path).open("r+b") as file:
+        file.seek(-100, 2)
+        file.write(b"x" * 100)  # the middle of a batch that goes on behind the size that was seen
+
+    assert reader.size_bytes == writer.size_bytes
+    assert [s.size_bytes for s in reader.segments()] == [s.size_bytes for s in writer.segments()]
+
+
 def test_it_follows_the_log(writer: PartitionLog, reader: ReadOnlyLog) -> None:
     found: list[bytes | None] = []
 
