@@ -39,7 +39,7 @@ object per line, for programs. Data goes to standard output, everything else to 
 | 0 | success |
 | 1 | the command failed or found a problem; the message says which |
 | 2 | the command line or a setting is wrong |
-| 130, 143 | interrupted, or ended by SIGTERM. `consume --follow` ends with 0: there is no other way to end it |
+| 130, 143 | interrupted, or ended by SIGTERM; 0 if `consume --follow` was waiting |
 
 `cordwood --help` lists the commands, `cordwood COMMAND --help` describes one. `--debug`, anywhere
 on the line, shows where an error came from. `cordwood --install-completion` installs completion of
