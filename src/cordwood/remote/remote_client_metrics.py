@@ -1,15 +1,11 @@
 """Subscriptions of a broker to the metrics of its clients: reading and changing them."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from cordwood.remote import api_calls
+from cordwood.remote.config_changes import ConfigOwner, config_changes
 from cordwood.remote.refusals import check
 from cordwood.remote.remote_cluster import RemoteCluster
-
-_CLIENT_METRICS: Final = 16
-_SET: Final = 0
-_DELETE: Final = 1
 
 
 class RemoteClientMetrics:
@@ -21,7 +17,7 @@ class RemoteClientMetrics:
     def subscriptions(self) -> dict[str, dict[str, str]]:
         """The keys of each subscription, with the defaults of those that are not set."""
         listed = self._cluster.admin(
-            api_calls.LIST_CONFIG_RESOURCES({"resource_types": [_CLIENT_METRICS]})
+            api_calls.LIST_CONFIG_RESOURCES({"resource_types": [ConfigOwner.CLIENT_METRICS]})
         )
         check(listed.error_code, "list client metrics")
         names = [each.resource_name for each in listed.config_resources]
@@ -32,7 +28,7 @@ class RemoteClientMetrics:
                 {
                     "resources": [
                         {
-                            "resource_type": _CLIENT_METRICS,
+                            "resource_type": ConfigOwner.CLIENT_METRICS,
                             "resource_name": name,
                             "configuration_keys": None,
                         }
@@ -50,26 +46,8 @@ class RemoteClientMetrics:
 
     def alter(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set keys; None resets one. A subscription without keys is gone."""
-        answer = self._cluster.admin(
-            api_calls.INCREMENTAL_ALTER_CONFIGS(
-                {
-                    "resources": [
-                        {
-                            "resource_type": _CLIENT_METRICS,
-                            "resource_name": name,
-                            "configs": [
-                                {
-                                    "name": key,
-                                    "config_operation": _DELETE if value is None else _SET,
-                                    "value": value,
-                                }
-                                for key, value in changes.items()
-                            ],
-                        }
-                    ]
-                }
-            )
-        )
+        wanted = config_changes(ConfigOwner.CLIENT_METRICS, name, changes)
+        answer = self._cluster.admin(api_calls.INCREMENTAL_ALTER_CONFIGS(wanted))
         [result] = answer.responses
         what = f"change client metrics {name!r}"
         check(result.error_code, what, message=result.error_message)

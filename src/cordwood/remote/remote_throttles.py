@@ -6,14 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from cordwood.remote import api_calls
+from cordwood.remote.config_changes import ConfigOwner, config_changes
 from cordwood.remote.refusals import check
 from cordwood.remote.remote_cluster import RemoteCluster
 from cordwood.remote.wire_connection import WireConnection
 
-_TOPIC: Final = 2
-_BROKER: Final = 4
-_SET: Final = 0
-_DELETE: Final = 1
 _SENDING_RATE: Final = "leader.replication.throttled.rate"
 _RECEIVING_RATE: Final = "follower.replication.throttled.rate"
 _SENDERS: Final = "leader.replication.throttled.replicas"
@@ -30,42 +27,24 @@ class RemoteThrottles:
         """Set both rates of a broker; None removes them. Kafka's brokers take only their own."""
         value = None if bytes_per_s is None else str(bytes_per_s)
         changes = {_SENDING_RATE: value, _RECEIVING_RATE: value}
-        self._alter(self._cluster.broker(node_id), _BROKER, str(node_id), changes)
+        self._alter(self._cluster.broker(node_id), ConfigOwner.BROKER, str(node_id), changes)
 
     def list_replicas(self, topic: str, senders: str | None, receivers: str | None) -> None:
         """Replace the lists of a topic; None removes a list."""
         changes = {_SENDERS: senders, _RECEIVERS: receivers}
-        self._alter(self._cluster.controller(), _TOPIC, topic, changes)
+        self._alter(self._cluster.controller(), ConfigOwner.TOPIC, topic, changes)
 
     def _alter(
         self,
         connection: WireConnection,
-        resource_type: int,
+        owner: ConfigOwner,
         name: str,
         changes: Mapping[str, str | None],
     ) -> None:
-        answer = connection.call(
-            api_calls.INCREMENTAL_ALTER_CONFIGS(
-                {
-                    "resources": [
-                        {
-                            "resource_type": resource_type,
-                            "resource_name": name,
-                            "configs": [
-                                {
-                                    "name": key,
-                                    "config_operation": _DELETE if value is None else _SET,
-                                    "value": value,
-                                }
-                                for key, value in changes.items()
-                            ],
-                        }
-                    ]
-                }
-            )
-        )
+        wanted = config_changes(owner, name, changes)
+        answer = connection.call(api_calls.INCREMENTAL_ALTER_CONFIGS(wanted))
         [result] = answer.responses
-        what = f"limit the copies of {'broker' if resource_type == _BROKER else 'topic'} {name}"
+        what = f"limit the copies of {owner.name.lower()} {name}"
         check(result.error_code, what, message=result.error_message)
 
     def listed_topics(self, topics: Iterable[str]) -> list[str]:
@@ -78,7 +57,7 @@ class RemoteThrottles:
                 {
                     "resources": [
                         {
-                            "resource_type": _TOPIC,
+                            "resource_type": ConfigOwner.TOPIC,
                             "resource_name": name,
                             "configuration_keys": [_SENDERS, _RECEIVERS],
                         }

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Final
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.remote import api_calls
+from cordwood.remote.config_changes import ConfigOwner, config_changes
 from cordwood.remote.refusals import check
 from cordwood.remote.remote_cluster import RemoteCluster
 from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas import config_messages, topic_messages
+    from cordwood.protocol.schemas import topic_messages
 
-_TOPIC: Final = 2
-_SET: Final = 0
-_DELETE: Final = 1
 _SOURCES: Final = {1: "topic", 2: "broker", 3: "broker", 4: "broker", 5: "default"}
 _TIMEOUT_MS: Final = 30_000
 _BROKER_DECIDES: Final = -1
@@ -62,7 +60,11 @@ class RemoteTopics:
             api_calls.DESCRIBE_CONFIGS(
                 {
                     "resources": [
-                        {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None}
+                        {
+                            "resource_type": ConfigOwner.TOPIC,
+                            "resource_name": name,
+                            "configuration_keys": None,
+                        }
                         for name in names
                     ]
                 }
@@ -127,19 +129,8 @@ class RemoteTopics:
 
     def alter_config(self, name: str, config: Mapping[str, str | None]) -> None:
         """Set keys; None resets a key to the default."""
-        wanted: config_messages.IncrementalAlterConfigsRequestResourcesDict = {
-            "resource_type": _TOPIC,
-            "resource_name": name,
-            "configs": [
-                {
-                    "name": key,
-                    "config_operation": _DELETE if value is None else _SET,
-                    "value": value,
-                }
-                for key, value in config.items()
-            ],
-        }
-        answer = self._cluster.admin(api_calls.INCREMENTAL_ALTER_CONFIGS({"resources": [wanted]}))
+        wanted = config_changes(ConfigOwner.TOPIC, name, config)
+        answer = self._cluster.admin(api_calls.INCREMENTAL_ALTER_CONFIGS(wanted))
         [result] = answer.responses
         what = f"alter topic {name!r}"
         check(result.error_code, what, message=result.error_message, topic=name)
