@@ -19,13 +19,7 @@ from cordwood.log.reading.missing_segments import missing_front, missing_segment
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.leader_epochs import LeaderEpochs
 from cordwood.log.rules.producer_state import ProducerStates
-from cordwood.quantities import (
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_ID,
-    LeaderEpoch,
-    Offset,
-    TimestampMs,
-)
+from cordwood.quantities import NO_LEADER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
 from cordwood.storage.checkpoint_file import read_epoch_checkpoint, write_epoch_checkpoint
 from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache
