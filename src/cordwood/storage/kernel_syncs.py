@@ -17,7 +17,10 @@ import errno
 import os
 import struct
 import sys
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from ctypes import Array, c_char
 
 # System calls by machine: io_setup, io_destroy, io_getevents, io_submit.
 _CALLS: Final = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}
@@ -33,6 +36,7 @@ _SLICE_MS_MAX: Final = 100  # what Linux accepts
 _FDSYNC: Final = 3
 _TELL_EVENTFD: Final = 1
 _SLOTS: Final = 64  # syncs running at once
+_TIMEOUT: Final = struct.Struct("<qq")  # seconds, nanoseconds
 
 
 class KernelSyncs:
@@ -50,6 +54,7 @@ class KernelSyncs:
         self._pointer = ctypes.c_void_p(ctypes.addressof(self._request))
         self._pointers = ctypes.byref(self._pointer)
         self._events = ctypes.create_string_buffer(_EVENT.size * _SLOTS)
+        self._timeout = ctypes.create_string_buffer(_TIMEOUT.size)
         self._count = 0
 
     @classmethod
@@ -89,6 +94,11 @@ class KernelSyncs:
         """
         return self._collect(at_least=0)
 
+    def finished_within(self, wait_s: float) -> list[tuple[int, OSError | None]]:
+        """Like `finished`; if none has ended, wait for the first, for less than a second."""
+        _TIMEOUT.pack_into(self._timeout, 0, 0, int(wait_s * 1e9))
+        return self._collect(at_least=1, timeout=self._timeout)
+
     def wait_for_all(self) -> list[tuple[int, OSError | None]]:
         """Like `finished`, after waiting for all running syncs."""
         found: list[tuple[int, OSError | None]] = []
@@ -96,10 +106,12 @@ class KernelSyncs:
             found.extend(self._collect(at_least=self._count))
         return found
 
-    def _collect(self, *, at_least: int) -> list[tuple[int, OSError | None]]:
+    def _collect(
+        self, *, at_least: int, timeout: "Array[c_char] | None" = None
+    ) -> list[tuple[int, OSError | None]]:
         while True:
             count = self._syscall(
-                self._get_events, self._context, at_least, _SLOTS, self._events, None
+                self._get_events, self._context, at_least, _SLOTS, self._events, timeout
             )
             if count >= 0:
                 break

@@ -48,6 +48,19 @@ def test_each_sync_is_reported_once_by_its_number(syncs: KernelSyncs, tmp_path: 
     assert syncs.wait_for_all() == []
 
 
+def test_one_may_wait_for_the_first_that_ends_for_a_while(
+    syncs: KernelSyncs, tmp_path: Path
+) -> None:
+    with open(tmp_path / "file", "wb", buffering=0) as file:
+        without = syncs.finished_within(0.0001)
+        file.write(b"x")
+        assert syncs.submit(file.fileno(), 7)
+        ended = syncs.finished_within(0.9) or syncs.wait_for_all()
+
+    assert without == []
+    assert ended == [(7, None)]
+
+
 def test_a_sync_that_is_impossible_is_reported_or_refused(syncs: KernelSyncs) -> None:
     reader, writer = os.pipe()
     try:

@@ -4,10 +4,10 @@ Why not asyncio: a fetch answers with `sendfile` between two writes, a produce i
 the buffer it was received into, and a broker in a test has to start in milliseconds. All three
 need the readiness of a socket, not a stream or a transport. See docs/decisions.
 
-A turn of the loop: wait for sockets, call the functions of those that are ready, or receive from
-several at once that are in the row (`socket_rows`), make the calls that these left for afterwards,
-run due timers, run the calls that other threads asked for, then those that were left for the end of
-the turn.
+A turn of the loop: make the call that somebody wants before it waits, wait for sockets, call the
+functions of those that are ready, or receive from several at once that are in the row
+(`socket_rows`), make the calls that these left for afterwards, run due timers, run the calls that
+other threads asked for, then those that were left for the end of the turn.
 Everything but `call_soon` and `stop` belongs to the loop's own thread.
 """
 
@@ -73,8 +73,10 @@ class EventLoop:
         self.frames = FramePool()
         self.rows = SocketRows()
         self.receive_together: ReceivesTogether | None = None
+        self.before_waiting: Callable[[], None] | None = None  # what is called first in each turn
         self.turn_s = time.monotonic()  # when this turn began; precise enough for most purposes
         self.ready_count = 0  # sockets that are ready in this turn
+        self.together_count = 0  # those of them that were received from together
         self.turns = 0  # grows while the loop is alive; health checks look at it
         self._poller: _Poller = _EpollPoller() if hasattr(select, "epoll") else _AnyPoller()
         self._ready: dict[int, ReadyFunction] = {}
@@ -186,23 +188,27 @@ class EventLoop:
 
     def _turn(self) -> None:
         self.turns += 1
+        if self.before_waiting is not None:
+            self._call(self.before_waiting)
         ready = self._ready
         events = self._poller.wait(self._wait_s())
-        self.ready_count = len(events)
+        self.ready_count = count = len(events)
+        self.together_count = 0
         self.turn_s = time.monotonic()
         receive_together, members = self.receive_together, self.rows.members
-        had_turn = 0
-        for index, (fd, mask) in enumerate(events):
-            if index < had_turn:
-                continue
+        index = 0
+        while index < count:
+            fd, mask = events[index]
             if (
                 receive_together is not None
                 and mask == READABLE
                 and fd < len(members)
                 and members[fd] is not None
             ):
-                had_turn = receive_together(events, index)
+                first, index = index, receive_together(events, index)
+                self.together_count += index - first
                 continue
+            index += 1
             function = ready.get(fd)
             if function is None:
                 continue  # closed by a callback earlier in this turn
@@ -212,7 +218,8 @@ class EventLoop:
                 logger.exception("%s: a callback failed", self.name)
         if self._after_sockets:
             self._run_all(self._after_sockets)
-        if self._timers:
+        timers = self._timers
+        if timers and timers[0][0] <= self.turn_s:
             self._run_timers()
         if self._soon:
             self._run_all(self._soon)

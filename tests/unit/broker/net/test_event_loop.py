@@ -131,6 +131,23 @@ def test_what_the_end_of_a_turn_leaves_for_the_end_is_not_waited_with(loop: Even
     assert done.wait(TIMEOUT_S)
 
 
+def test_what_is_wanted_before_the_wait_is_called_in_each_turn(loop: EventLoop) -> None:
+    seen: list[int] = []
+
+    def before_waiting() -> None:
+        seen.append(loop.turns)
+        raise ValueError("a bug of ours")  # which ends no turn
+
+    loop.call_soon(partial(setattr, loop, "before_waiting", before_waiting))
+    for _ in range(3):
+        await_turn(loop)
+    loop.call_soon(partial(setattr, loop, "before_waiting", None))
+    await_turn(loop)
+
+    assert len(seen) >= 3
+    assert len(set(seen)) == len(seen)
+
+
 def test_timers_run_in_the_order_of_their_times_and_not_when_cancelled(loop: EventLoop) -> None:
     seen: list[str] = []
     last = threading.Event()

@@ -119,3 +119,112 @@ def test_a_log_is_synced_if_the_system_has_no_thread_either(
 
     assert without == 2
     assert bench.log.state.durable == bench.log.end_offset == 3
+
+
+# --- waiting for the end ----------------------------------------------------------------------
+
+
+class Waits:
+    """Whether the loop waited for the end of a sync, and what it was told."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The next sync is under way."""
+        bench.append()
+        bench.syncs.request(bench.log)
+        kernel = bench.syncs._kernel
+        if kernel is None:
+            pytest.skip("the kernel offers no such syncs")
+        self.asked_s: list[float] = []
+        self.told: list[tuple[int, OSError | None]] | None = None  # None: the truth
+        ask = kernel.finished_within
+
+        def finished_within(wait_s: float) -> list[tuple[int, OSError | None]]:
+            self.asked_s.append(wait_s)
+            return ask(wait_s) if self.told is None else self.told
+
+        monkeypatch.setattr(kernel, "finished_within", finished_within)
+        bench.loop.ready_count = bench.loop.together_count = 50
+        bench.syncs._usual_s = 0.0
+
+
+@pytest.fixture
+def waits(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Waits:
+    return Waits(bench, monkeypatch)
+
+
+def begin_turn(bench: Bench) -> None:
+    before_waiting = bench.loop.before_waiting
+    if before_waiting is not None:
+        before_waiting()
+
+
+def test_a_loop_with_nothing_else_to_do_waits_for_a_sync_that_is_about_to_end(
+    bench: Bench, waits: Waits
+) -> None:
+    for _ in range(TURNS_MAX):
+        begin_turn(bench)
+
+    assert waits.asked_s
+    assert not bench.syncs.is_under_way(bench.log)
+    assert bench.log.state.durable == bench.log.end_offset
+    assert bench.loop.before_waiting is None
+
+
+def test_it_does_not_wait_if_other_sockets_were_ready(bench: Bench, waits: Waits) -> None:
+    bench.loop.together_count = 48
+
+    begin_turn(bench)
+
+    assert not waits.asked_s
+
+
+def test_it_does_not_wait_for_a_single_client(bench: Bench, waits: Waits) -> None:
+    bench.loop.ready_count, bench.loop.together_count = 1, 0
+
+    begin_turn(bench)
+
+    assert not waits.asked_s
+
+
+def test_it_does_not_wait_for_a_disk_that_usually_takes_long(bench: Bench, waits: Waits) -> None:
+    bench.syncs._usual_s = 0.01
+
+    begin_turn(bench)
+
+    assert not waits.asked_s
+
+
+def test_it_waits_for_less_than_a_millisecond_and_hears_of_the_end_later(
+    bench: Bench, waits: Waits
+) -> None:
+    waits.told = []
+
+    begin_turn(bench)
+    is_under_way = bench.syncs.is_under_way(bench.log)
+    bench.finish_sync()
+
+    assert waits.asked_s[0] < 0.001
+    assert is_under_way
+    assert bench.log.state.durable == bench.log.end_offset
+
+
+def test_syncs_that_take_longer_than_usual_are_soon_not_waited_for(
+    bench: Bench, waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench.loop, "now_s", lambda: bench.syncs._began_s + 0.01)
+
+    bench.finish_sync()
+
+    assert bench.syncs._usual_s > 0.001
+
+
+def test_a_failed_sync_that_was_waited_for_fails_the_log(bench: Bench, waits: Waits) -> None:
+    (number,) = bench.syncs._in_kernel
+    assert bench.syncs._kernel is not None
+    bench.syncs._kernel.wait_for_all()
+    waits.told = [(number, OSError(5, "Input/output error"))]
+
+    begin_turn(bench)
+
+    assert bench.log.state.failure is not None
+    assert not bench.syncs.is_under_way(bench.log)
