@@ -64,7 +64,6 @@ class HighWatermarkFile:
         """
         self._fs = fs
         self._path = os.path.join(directory, HIGH_WATERMARK)
-        self._is_writable = writable
         self._words: WordMap | None = None
         self._cells: Words | None = None  # of a writable file
         self._durable: Offset | None = None
@@ -104,23 +103,23 @@ class HighWatermarkFile:
         A reader reads the high watermark first. So a start that moves with it is written before
         it: whoever sees the new high watermark does not see records before the new start.
         """
-        words = self._words
+        cells, words = self._cells, self._words
         assert words is not None, f"{self._path} is closed"
-        assert self._is_writable, f"{self._path} was opened for reading"
+        assert cells is not None, f"{self._path} was opened for reading"
         self._is_unsynced = True
         if (
             log_start is not None
             and high_watermark is not None
-            and high_watermark > words[_HIGH_WATERMARK_WORD]
+            and high_watermark > cells[_HIGH_WATERMARK_WORD]
         ):
-            _store(words, _LOG_START_WORD, log_start)
+            _store(cells, _LOG_START_WORD, log_start)
         if high_watermark is not None:
-            words[_HIGH_WATERMARK_WORD] = high_watermark
-            words[_HIGH_WATERMARK_WORD + 1] = ~high_watermark
+            cells[_HIGH_WATERMARK_WORD] = high_watermark
+            cells[_HIGH_WATERMARK_WORD + 1] = ~high_watermark
         if log_start is not None:
-            _store(words, _LOG_START_WORD, log_start)
+            _store(cells, _LOG_START_WORD, log_start)
         if durable is not None and durable != self._durable:
-            self._publish_durable(words, durable)
+            self._publish_durable(cells, durable)
             if self._is_unpublished:
                 words.sync()
                 self._is_unpublished = False
@@ -133,13 +132,13 @@ class HighWatermarkFile:
         cells[_HIGH_WATERMARK_WORD] = offset
         cells[_HIGH_WATERMARK_WORD + 1] = ~offset
 
-    def _publish_durable(self, words: WordMap, durable: Offset) -> None:
+    def _publish_durable(self, cells: Words, durable: Offset) -> None:
         if self._durable is None or durable < self._durable:
             for word in _DURABLE_WORDS:  # the log was opened or truncated: no slot may be higher
-                _store(words, word, durable)
+                _store(cells, word, durable)
         else:
             turn = self._durable_turn ^ 1
-            _store(words, _DURABLE_WORDS[turn], durable)
+            _store(cells, _DURABLE_WORDS[turn], durable)
             self._durable_turn = turn  # at last: after an interrupt, the same slot is tried again
         self._durable = durable
 
@@ -182,11 +181,11 @@ class HighWatermarkFile:
         return self._words
 
 
-def _store(words: WordMap, word: int, value: int) -> None:
+def _store(cells: Words, word: int, value: int) -> None:
     check = ~value
-    if words[word] != value or words[word + 1] != check:
-        words[word] = value
-        words[word + 1] = check
+    if cells[word] != value or cells[word + 1] != check:
+        cells[word] = value
+        cells[word + 1] = check
 
 
 def _load(words: WordMap, word: int) -> Offset | None:

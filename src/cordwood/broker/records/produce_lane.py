@@ -98,6 +98,10 @@ class ProduceLane:
         access = connection.session.access
         return access.is_unlimited or access.allows(_WRITE, _TOPIC, self.log.topic)
 
+    def admits_all(self, connections: Sequence[Connection]) -> bool:
+        limited = [each for each in connections if not each.session.access.is_unlimited]
+        return not limited or all(map(self.admits, limited))
+
     def permit(self, producer_id: int, permit: TransactionPermit) -> None:
         """The batch of a transaction was added to the group."""
         rules, lease = permit

@@ -187,7 +187,7 @@ class ProduceLanes:
         if lane is None:
             return None
         clients = [connections[index] for index in indexes]
-        if not all(map(lane.admits, clients)):
+        if not lane.admits_all(clients):
             return None
         surveyed = lane.gate.survey_all(data, spans, self._now())
         if surveyed is None:

@@ -254,11 +254,13 @@ class BatchWriter:
         """All of them in one write; None if there is no room for all, or the write failed."""
         epoch, first = self._epochs.current, self._holder.state.end
         bases, position, end, newest, is_numbered = place_batches(data, batches, first, epoch)
-        incoming = Incoming(position, newest, Offset(end - 1), end - first)
-        if position > self._holder.config.segment_bytes_effective:
-            return None
-        if self._rolling.is_due_before(incoming, now_ms):
-            return None
+        active = self._holder.state.segments.active
+        if not self._rolling.has_room_for(active, position, newest, end, end - first):
+            incoming = Incoming(position, newest, Offset(end - 1), end - first)
+            if position > self._holder.config.segment_bytes_effective:
+                return None
+            if self._rolling.is_due_before(incoming, now_ms):
+                return None
         try:
             self._put(data, batches, end, is_numbered=is_numbered, is_visible=True)
         except OSError:
