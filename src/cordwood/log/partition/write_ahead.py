@@ -1,4 +1,4 @@
-"""Zeros written ahead of a log's end, with `preallocate=true`.
+"""Zeros written ahead of a log's end, for logs with many small syncs: see `ahead_policy`.
 
 Just before a sync that makes the file larger anyway, the file is filled with zeros for some
 distance, and the sync makes batches and zeros durable. The syncs after it overwrite blocks inside
@@ -14,7 +14,7 @@ from contextlib import suppress
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_state import LogState
 from cordwood.log.partition.state_holder import StateHolder
-from cordwood.log.rules.ahead_policy import FREE_BYTES_MIN, ahead_end
+from cordwood.log.rules.ahead_policy import FREE_BYTES_MIN, SmallSyncs, ahead_end
 from cordwood.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -29,18 +29,24 @@ class WriteAhead:
     def __init__(self, parts: LogParts, holder: StateHolder) -> None:
         self._parts = parts
         self._holder = holder
+        self._small_syncs = SmallSyncs()
 
     def before_sync(self, state: LogState) -> None:
         """Write zeros if the sync of `state` makes the active file larger. Raises no `OSError`."""
         config = self._holder.config
-        if not config.preallocate:
+        preallocate = config.preallocate
+        if preallocate is False or config.durability != "disk":
             return
         segment = state.segments.active
         size = segment.size
         grown, segment.synced_size = size - segment.synced_size, size
-        if size <= segment.ahead_end or grown <= 0:
+        if grown <= 0:
             return
-        if segment.grows_alone or config.durability != "disk":
+        if preallocate is None:
+            self._small_syncs.note(grown, self._parts.clock.monotonic())
+        if size <= segment.ahead_end or segment.grows_alone:
+            return
+        if preallocate is None and not self._small_syncs.are_many:
             return
         end = ahead_end(size=size, grown=grown, segment_bytes=config.segment_bytes_effective)
         if end is not None:

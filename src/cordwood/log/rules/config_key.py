@@ -70,6 +70,8 @@ class ConfigKey:
     def rule(self) -> str:
         """The values that the key accepts, as the end of an error message."""
         match self.kind:
+            case ConfigKind.BOOLEAN if self.none_text is not None:
+                return f"must be true, false or {self.none_text}"
             case ConfigKind.BOOLEAN:
                 return "must be true or false"
             case ConfigKind.TEXT if self.choices:

@@ -75,10 +75,11 @@ class TopicConfig:
         "index.interval.bytes", _SIZE, "4096", "Bytes of log per index entry.",
         maximum=INT32_MAX,
     )  # fmt: skip
-    preallocate: bool = _key(
-        "preallocate", _BOOLEAN, "false",
+    preallocate: bool | None = _key(
+        "preallocate", _BOOLEAN, "auto",
         "With durability=disk, write zeros ahead of the end of the log: syncs of small appends "
-        "take less time.",
+        "take less time. auto: while there are many of them.",
+        none_text="auto",
     )  # fmt: skip
     key_index: bool = _key(
         "key.index", _BOOLEAN, "false",

@@ -1,4 +1,4 @@
-"""`preallocate=true`: zeros ahead of the end of a log, which nobody reads and nothing counts."""
+"""`preallocate`: zeros ahead of the end of a log, which nobody reads and nothing counts."""
 
 import errno
 import logging
@@ -10,7 +10,13 @@ import pytest
 
 import cordwood
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.rules.ahead_policy import AHEAD_BYTES_MIN, FREE_BYTES_MIN, GROWTH_BYTES_MAX
+from cordwood.log.rules.ahead_policy import (
+    AHEAD_BYTES_MIN,
+    FREE_BYTES_MIN,
+    GROWTH_BYTES_MAX,
+    PAUSE_S_MAX,
+    SMALL_SYNCS_MIN,
+)
 from cordwood.log.store.store import Store
 from cordwood.storage.files import read_whole, write_all
 from fakes.client_batches import NOW, client_batch
@@ -87,8 +93,49 @@ def test_few_syncs_make_the_file_larger(fs: SimulatedFileSystem, log: PartitionL
     assert grew < 10  # it doubles
 
 
-def test_without_the_key_the_file_ends_with_its_last_batch(fs: SimulatedFileSystem) -> None:
+def test_a_log_with_many_small_syncs_gets_zeros_if_its_topic_says_nothing(
+    fs: SimulatedFileSystem,
+) -> None:
     _, log = new_log(fs, clock=ManualClock(NOW))
+
+    alone = syncs_that_grew(fs, log, SMALL_SYNCS_MIN)
+    size = fs.size(FIRST)
+    grew = syncs_that_grew(fs, log, 1000)
+
+    assert alone == SMALL_SYNCS_MIN
+    assert size == SMALL_SYNCS_MIN * SIZE
+    assert grew < 10
+
+
+def test_a_log_that_is_seldom_appended_to_gets_none(fs: SimulatedFileSystem) -> None:
+    clock = ManualClock(NOW)
+    _, log = new_log(fs, clock=clock)
+
+    for number in range(3 * SMALL_SYNCS_MIN):
+        clock.advance(int(PAUSE_S_MAX * 1000) + 1)
+        log.append(value(number))
+
+    assert fs.size(FIRST) == 3 * SMALL_SYNCS_MIN * SIZE
+
+
+def test_zeros_follow_each_other_without_another_wait(fs: SimulatedFileSystem) -> None:
+    """Also after a time in which every sync stayed inside the file."""
+    clock = ManualClock(NOW)
+    _, log = new_log(fs, clock=clock)
+    syncs_that_grew(fs, log, SMALL_SYNCS_MIN + 1)
+
+    grew = 0
+    for number in range(500):
+        clock.advance(int(PAUSE_S_MAX * 1000) - 1)
+        before = fs.size(FIRST)
+        log.append(value(number % 100))
+        grew += fs.size(FIRST) > before
+
+    assert 0 < grew < 10
+
+
+def test_without_zeros_the_file_ends_with_its_last_batch(fs: SimulatedFileSystem) -> None:
+    _, log = new_log(fs, {"preallocate": False}, clock=ManualClock(NOW))
 
     grew = syncs_that_grew(fs, log, 20)
 

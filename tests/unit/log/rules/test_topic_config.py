@@ -34,7 +34,6 @@ KAFKA_DEFAULTS = {
     "min.cleanable.dirty.ratio": "0.5",
     "min.compaction.lag.ms": "0",
     "min.insync.replicas": "1",
-    "preallocate": "false",
     "remote.copy.lag.bytes": "-1",
     "remote.copy.lag.ms": "0",
     "remote.log.copy.disable": "false",
@@ -48,6 +47,9 @@ KAFKA_DEFAULTS = {
     "segment.ms": "604800000",
     "unclean.leader.election.enable": "false",
 }
+OTHER_DEFAULTS = {
+    "preallocate": "auto",  # Kafka's is false
+}
 OWN_DEFAULTS = {
     "archive.after.ms": "-1",
     "archive.url": "",
@@ -59,7 +61,7 @@ OWN_DEFAULTS = {
 
 
 def test_the_defaults_are_kafkas_and_our_own() -> None:
-    assert TopicConfig().effective() == KAFKA_DEFAULTS | OWN_DEFAULTS
+    assert TopicConfig().effective() == KAFKA_DEFAULTS | OTHER_DEFAULTS | OWN_DEFAULTS
 
 
 def test_our_own_keys_are_marked_as_such() -> None:
@@ -265,3 +267,21 @@ def test_a_config_survives_pickling() -> None:
     config = TopicConfig.parse({"cleanup.policy": "compact", "retention.ms": -1})
 
     assert pickle.loads(pickle.dumps(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [("auto", None), ("true", True), (True, True), ("false", False), (False, False)],
+)
+def test_zeros_ahead_are_wanted_or_not_or_the_log_decides(
+    given: object, value: bool | None
+) -> None:
+    config = TopicConfig.parse({"preallocate": given})
+
+    assert config.preallocate is value
+    assert TopicConfig.parse(config.effective()) == config
+
+
+def test_another_word_about_zeros_ahead_is_refused() -> None:
+    with pytest.raises(ConfigError, match="must be true, false or auto"):
+        TopicConfig.parse({"preallocate": "maybe"})
