@@ -3,8 +3,9 @@
 import os
 import resource
 import signal
+import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.security_config import SecurityConfig
 from cordwood.broker.config.store_config import StoreConfig
 from cordwood.broker.observing.log_output import LogOutputConfig
-from cordwood.broker.processes import supervisor
+from cordwood.broker.processes import supervisor, worker_process
 from cordwood.broker.processes.process_task import NodeConfig
 from cordwood.broker.processes.supervisor import Supervisor
 from cordwood.errors import DirectoryLockedError
@@ -490,19 +491,22 @@ def test_a_process_that_is_asked_to_end_is_started_again(served: ServedProcesses
     assert served.stop() == 0
 
 
-def test_a_process_that_hangs_is_killed_and_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(supervisor, "BEAT_S", 0.25)
+def _config(tmp_path: Path) -> NodeConfig:
     broker = BrokerConfig(port=0)
-    config = NodeConfig(
+    return NodeConfig(
         broker=broker,
         security=SecurityConfig.assemble(broker),
         store=StoreConfig(log_dirs=(str(tmp_path / "data"),), log_dir_free_bytes_min=0),
         topic_defaults=TopicConfig(),
         log_output=LogOutputConfig(),
     )
-    with Supervisor(config, 2) as running:
+
+
+def test_a_process_that_hangs_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervisor, "BEAT_S", 0.25)
+    with Supervisor(_config(tmp_path), 2) as running:
         first, second = (f"{host}:{port}" for host, port in running.addresses)
         create(first, "t")
         before = running.pids()[1]
@@ -513,6 +517,28 @@ def test_a_process_that_hangs_is_killed_and_started_again(
 
         assert produce(second, "t", range(40)) == set(range(40))
     assert f"process 1 (pid {before}) has not answered" in caplog.text
+
+
+def test_a_process_that_hangs_before_it_is_ready_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hanging = [sys.executable, "-c", "import time; time.sleep(600)"]
+    commands = [hanging]  # the process that is started first, and none of the others
+    real_command = worker_process._command
+
+    def command(fds: Sequence[int]) -> list[str]:
+        return commands.pop() if commands else real_command(fds)
+
+    monkeypatch.setattr(worker_process, "_command", command)
+    monkeypatch.setattr(supervisor, "BEAT_S", 0.25)
+
+    with Supervisor(_config(tmp_path), 2) as running:
+        first, second = (f"{host}:{port}" for host, port in running.addresses)
+        create(second, "t")
+        await_true(lambda: leaders(first, "t") is not None)
+
+        assert produce(first, "t", range(40)) == set(range(40))
+    assert caplog.text.count("is not ready and has made no progress") == 1
 
 
 def test_a_process_is_started_again_once_the_system_has_descriptors_for_it(

@@ -354,16 +354,19 @@ class RealFileSystem:
 
     def open_read(self, path: str) -> RealFile:
         # Without O_NONBLOCK, opening a pipe would wait for somebody who writes to it.
-        return RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), path)
+        return self._opened(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), path)
 
     def open_write(self, path: str) -> RealFile:
-        return RealFile(os.open(path, os.O_RDWR | os.O_CLOEXEC), path)
+        return self._opened(os.open(path, os.O_RDWR | os.O_CLOEXEC), path)
 
     def create(self, path: str, *, exclusive: bool = True, is_private: bool = False) -> RealFile:
         how = os.O_EXCL if exclusive else os.O_TRUNC
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | how
         access = FileAccess.OWNER if is_private else self._access
-        return RealFile(os.open(path, flags, access.file_mode), path)
+        return self._opened(os.open(path, flags, access.file_mode), path)
+
+    def _opened(self, fd: int, path: str) -> RealFile:
+        return RealFile(fd, path)
 
     def map_words(self, path: str, count: int, *, writable: bool) -> RealWordMap:
         flags = os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY

@@ -21,13 +21,13 @@ from cordwood.format.batch_header import (
 )
 from cordwood.quantities import INT32_MAX, INT64_MAX, KIB, MIB, FilePosition, Offset
 from cordwood.storage.files import File
+from cordwood.storage.torn_offset import torn_by
 from cordwood.value_class import replace
 
 _CHUNK_BYTES_MIN: Final = 32 * KIB
 _CHUNK_BYTES_MAX: Final = 2 * MIB
 _SEARCH_BYTES: Final = 1 * MIB
-_SECTOR_BYTES: Final = 512  # a disk writes a sector as a whole, and sectors in any order
-_OFFSET_SIZE: Final = 8
+_CONFIRMATIONS_MAX: Final = 16  # batches in a row that may confirm each other's offsets
 
 # What an index knows of a batch: its last offset and its position. Position 0 means unknown.
 IndexHint = tuple[Offset, FilePosition]
@@ -317,16 +317,24 @@ class SegmentReader:
         """Whether the base offset of a batch behind damage is certain.
 
         No checksum covers it, and what was before the batch is lost. If the sector with its first
-        bytes is lost too, they are zeros, and the offset is too small. Where that is possible, the
-        log must go on, or end, where the batch ends. Zeros in the upper half alone are true: a
-        segment has fewer than 2^32 offsets, and none below its base offset.
+        bytes is lost too, the offset is too small, by `torn_by` or a multiple of it. Then the log
+        must go on so closely behind the batch that there is no room for the larger offset. If the
+        next offset may be torn in the same way, the one behind it must confirm it, and so on. A
+        power cut that tears many in a row, all alike, is not expected.
         """
-        in_first_sector = -batch.position % _SECTOR_BYTES
-        if not _OFFSET_SIZE // 2 < in_first_sector < LOG_OVERHEAD:
-            return True
-        if batch.base_offset >> 8 * max(_OFFSET_SIZE - in_first_sector, 0):
-            return True  # the first sector is not lost: it has other bytes than zeros
-        if batch.next_offset == self._offset_limit:
-            return True
-        behind = self._header_at(FilePosition(batch.position + batch.size))
-        return behind is not None and behind.base_offset == batch.next_offset
+        position, size = batch.position, batch.size
+        base_offset, next_offset = batch.base_offset, batch.next_offset
+        for _ in range(_CONFIRMATIONS_MAX):
+            room = torn_by(position, base_offset)
+            if not room or next_offset + room > self._offset_limit:
+                return True
+            position += size
+            behind = self._header_at(FilePosition(position))
+            if behind is None:
+                return False
+            missing = behind.base_offset - next_offset
+            if not 0 <= missing < (1 if self._is_dense else room):
+                return False
+            size, base_offset = behind.size, behind.base_offset
+            next_offset = Offset(behind.last_offset + 1)
+        return True

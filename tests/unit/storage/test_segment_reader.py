@@ -319,6 +319,59 @@ def test_a_small_offset_in_two_sectors_is_believed_if_the_log_goes_on_with_the_n
     assert (found.base_offset, found.position) == (12, SECTOR - lost)
 
 
+def sized(base: int, size: int) -> bytes:
+    """A batch of one record with that many bytes."""
+    short = len(client_batch(bytes(200), base_offset=base))
+    made = bytes(client_batch(bytes(200 + size - short), base_offset=base))
+    assert len(made) == size
+    return made
+
+
+@pytest.mark.parametrize("is_dense", [False, True])
+def test_batches_that_lost_their_first_sectors_alike_do_not_confirm_each_other(
+    is_dense: bool,
+) -> None:
+    """Each sector has the end of one batch, and was lost with the front of the next one."""
+    far = BASE + 0x0100
+    made = b"".join(sized(far + number, SECTOR) for number in range(3))
+    data = bytearray(behind_a_lost_sector(7, made))
+    for number in (1, 2):
+        at = (number + 1) * SECTOR - 7
+        data[at : at + 7] = bytes(7)
+    reader = reader_of(bytes(data), is_dense=is_dense)
+
+    assert reader.resume_after(0, BASE) is None
+
+
+def test_batches_in_two_sectors_each_confirm_each_other_if_they_are_many() -> None:
+    made = b"".join(sized(BASE + 1 + number, SECTOR) for number in range(40))
+    reader = reader_of(bytes(behind_a_lost_sector(0, bytes(SECTOR - 7) + made)[: -SECTOR - 7]))
+
+    found = reader.resume_after(0, BASE)
+
+    assert found is not None
+    assert found.base_offset == BASE + 1
+
+
+@pytest.mark.parametrize(("lost", "room"), [(5, 1 << 24), (6, 1 << 16), (7, 1 << 8)])
+def test_behind_damage_a_gap_is_believed_where_it_leaves_no_room_for_a_larger_offset(
+    lost: int, room: int
+) -> None:
+    """The offset of the batch in two sectors may be too small by `room`, or by more."""
+    second = bytes(client_batch(b"x", b"y", base_offset=BASE + 2))
+
+    def found(gap: int, *, is_dense: bool = False) -> int | None:
+        third = bytes(client_batch(b"z", base_offset=BASE + 4 + gap))
+        data = b"j" * (SECTOR - lost) + second + third
+        batch = reader_of(data, is_dense=is_dense).resume_after(0, BASE)
+        return None if batch is None else batch.base_offset
+
+    assert found(0) == found(room - 1) == BASE + 2
+    assert found(room) == BASE + 4 + room
+    assert found(0, is_dense=True) == BASE + 2
+    assert found(1, is_dense=True) == BASE + 5
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_happens_to_the_bytes_a_batch_is_itself_or_missing(seed: int) -> None:
     """Walks over damage to the end: what is handed out is always what was written."""

@@ -202,6 +202,11 @@ class ClusterMember:
         self._quotas.follower.limit = broker.follower_replication_throttled_rate
         self._quotas.moves.limit = broker.replica_alter_log_dirs_io_max_bytes_per_second
 
+    @property
+    def steps(self) -> int:
+        """Grows for as long as `apply` makes progress on the disk. Any thread may ask."""
+        return self.hosted.steps + self._disk.steps
+
     def apply(self, image: MetadataImage, when_hosted: Callable[[], None] | None = None) -> None:
         """A new image, which has this life of the broker. Called in the control loop.
 

@@ -4,7 +4,8 @@
     2  open the keeper's store; bind the sockets of all listeners
     3  start the workers, and wait until each is ready
     4  a worker that ends is started again: at once, then after longer and longer pauses
-    5  a worker that answers nothing for a minute is killed, and then 4 happens
+    5  a worker that answers nothing for a minute is killed, and then 4 happens. So is one that is
+       not ready yet and makes no progress for five minutes
     6  at the end: stop the workers, close the keeper's store, merge the state, release the locks
 
 The sockets stay open here, so clients that connect while a worker starts wait for it. If this
@@ -270,7 +271,7 @@ class Supervisor:
             self._changing.notify_all()
             if self._is_stopping:
                 return
-            if not was_ready and self._pauses_s.get(index) is None:
+            if not was_ready and self._pauses_s.get(index) is None and not worker.has_hung:
                 # Not once: what is wrong will not pass.
                 self._is_stopping = True
                 self._failure = f"process {index} ended with code {code} before it was ready"

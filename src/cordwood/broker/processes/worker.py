@@ -22,6 +22,7 @@ from cordwood.broker.cluster.local_joining import ProcessPlace, assemble_process
 from cordwood.broker.observing.log_output import configure_logging
 from cordwood.broker.processes.held_files import SlotFileSystem
 from cordwood.broker.processes.process_task import ProcessTask
+from cordwood.broker.processes.start_progress import StartProgress
 from cordwood.broker.server import BrokerServer
 from cordwood.errors import CordwoodError
 from cordwood.log.partition.replica_role import OWNED
@@ -92,8 +93,14 @@ def main() -> None:
 
 def _run(task: ProcessTask, news: KeeperNews, calls: KeeperCalls, ending: _Ending) -> None:
     config = task.config
+    fs = SlotFileSystem(FileAccess(config.store.log_dir_access), slot=task.index + 1)
+    progress = StartProgress(news)
+    progress.watch(lambda: fs.opening_steps)
+    progress.start()
+    store = _open_store(task, fs, calls)
+    fs.store_is_open()
     server = BrokerServer(
-        _open_store(task, calls),
+        store,
         config.broker,
         security=config.security,
         owns_store=True,
@@ -111,6 +118,7 @@ def _run(task: ProcessTask, news: KeeperNews, calls: KeeperCalls, ending: _Endin
         listening={name: socket.socket(fileno=fd) for name, fd in task.listening.items()},
         when_failed=ending.failed,
     )
+    progress.watch(lambda: 0 if server.member is None else server.member.steps)
     try:
         server.start()
         _settle()
@@ -121,13 +129,13 @@ def _run(task: ProcessTask, news: KeeperNews, calls: KeeperCalls, ending: _Endin
         server.stop()
 
 
-def _open_store(task: ProcessTask, calls: KeeperCalls) -> Store:
+def _open_store(task: ProcessTask, fs: SlotFileSystem, calls: KeeperCalls) -> Store:
     config = task.config
     store = config.store
     return Store(
         store.log_dirs,
         StoreSetup(
-            fs=SlotFileSystem(FileAccess(store.log_dir_access), slot=task.index + 1),
+            fs=fs,
             defaults=config.topic_defaults,
             free_bytes_min=store.log_dir_free_bytes_min,
             cleaner=store.cleaner,

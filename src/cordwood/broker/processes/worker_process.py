@@ -5,7 +5,8 @@ sending   writes news. A worker that does not read them for long is killed: its 
           the whole image
 
 The supervisor calls `beat` at intervals. A worker that is ready and leaves a ping unanswered for
-`SILENT_BEATS_MAX` of them is killed.
+`SILENT_BEATS_MAX` of them is killed. One that is not ready yet may take as long as it needs, if it
+tells that it makes progress: it is killed after `STARTING_BEATS_MAX` without any.
 """
 
 import errno
@@ -41,6 +42,9 @@ BEAT_S: Final = 5.0
 # seconds, and a disk may hold them up for longer. Beats are counted, not seconds: if this process
 # was paused too, the worker has as many beats to answer.
 SILENT_BEATS_MAX: Final = 12
+# Five minutes. Recovery reads small parts of files, and each of them is progress. But one sync of
+# what the last life had written may hold up everything, on a slow disk for minutes.
+STARTING_BEATS_MAX: Final = 60
 
 
 class WorkerProcess:
@@ -67,10 +71,12 @@ class WorkerProcess:
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._is_subscribed = False
-        self._is_watched = False  # from ready until it is asked to end, or is killed
+        self._is_watched = True  # until it is asked to end, or is killed
+        self._is_ready = False
         self._is_asked = False
         self._silent_beats = 0
         self._is_over = False
+        self.has_hung = False  # it was killed because nothing was heard of it
         with ExitStack() as undo, ExitStack() as theirs:
             self._news, news = socket.socketpair()
             theirs.enter_context(news)
@@ -127,29 +133,44 @@ class WorkerProcess:
         self._process.send_signal(number)
 
     def beat(self) -> None:
-        """Ask whether it works; kill it if it has not answered for long. For one thread."""
+        """Ask whether it works; kill it if nothing was heard of it for long. For one thread."""
         with self._wanted:
             if not self._is_watched or self._is_over:
                 return
-            was_asked, self._is_asked = self._is_asked, True
-            self._silent_beats = self._silent_beats + 1 if was_asked else 0
-            is_hung = self._silent_beats >= SILENT_BEATS_MAX
+            is_ready = self._is_ready
+            is_due = is_ready and not self._is_asked
+            self._is_asked = is_ready
+            self._silent_beats = 0 if is_due else self._silent_beats + 1
+            limit = SILENT_BEATS_MAX if is_ready else STARTING_BEATS_MAX
+            is_hung = self._silent_beats >= limit
             self._is_watched = not is_hung
-        if not was_asked:
+        if is_due:
             self._put(encode_frame(FrameKind.PING))
         elif is_hung:
             logger.error(
-                "process %d (pid %d) has not answered for %.0f s; killing it",
+                "process %d (pid %d) %s for %.0f s; killing it",
                 self.index,
                 self.pid,
-                SILENT_BEATS_MAX * BEAT_S,
+                "has not answered" if is_ready else "is not ready and has made no progress",
+                limit * BEAT_S,
                 extra={"facts": {"event": "process hangs", "process": self.index}},
             )
+            self.has_hung = True
             self.kill()
 
     def _answered(self) -> None:
         with self._wanted:
             self._is_asked = False
+
+    def _progressed(self) -> None:
+        with self._wanted:
+            if not self._is_ready:
+                self._silent_beats = 0
+
+    def _became_ready(self) -> None:
+        with self._wanted:
+            self._is_ready = True
+            self._silent_beats = 0
 
     # --- sending -----------------------------------------------------------------------------
 
@@ -217,7 +238,9 @@ class WorkerProcess:
                     self._keeper.subscribe(self._subscribe)
                 case FrameKind.READY:
                     self._when_ready(self.index)
-                    self._is_watched = True
+                    self._became_ready()
+                case FrameKind.WORKING:
+                    self._progressed()
                 case FrameKind.PONG:
                     self._answered()
                 case _:

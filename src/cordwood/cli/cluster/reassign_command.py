@@ -17,6 +17,7 @@ from cordwood.cli.cluster.moves import (
 from cordwood.cli.cluster.throttles import (
     limit_copies,
     parse_rate,
+    remove_cancelled_limits,
     remove_limits,
     say_how_to_remove,
 )
@@ -67,7 +68,15 @@ def reassign(
     ] = None,
     cancel: Annotated[
         bool,
-        typer.Option("--cancel", help="Cancel what is under way; the old replicas stay."),
+        typer.Option(
+            "--cancel",
+            help="Cancel what is under way; the old replicas stay. Removes the limits of "
+            "--throttle.",
+        ),
+    ] = False,
+    preserve_throttles: Annotated[
+        bool,
+        typer.Option("--preserve-throttles", help="With --cancel: leave the limits as they are."),
     ] = False,
     throttle: Annotated[
         str | None,
@@ -94,7 +103,7 @@ def reassign(
     ones are in sync. Works with brokers of ours and of Kafka.
 
     With --throttle and --wait, the limit is removed when everything has moved. Without --wait,
-    run --remove-throttle then.
+    run --remove-throttle then. --cancel removes it, too.
 
     \b
     Examples:
@@ -109,6 +118,8 @@ def reassign(
     chosen = sum((bool(to), bool(plan), cancel, remove_throttle))
     if chosen > 1 or not (chosen or throttle):
         raise UsageError("pass one of --to, --plan and --cancel, or --remove-throttle")
+    if preserve_throttles and not cancel:
+        raise UsageError("--preserve-throttles belongs to --cancel")
     if throttle and (cancel or remove_throttle):
         raise UsageError("--throttle limits copies; leave it out with --cancel, --remove-throttle")
     rate = None if throttle is None else parse_rate(throttle)
@@ -118,7 +129,7 @@ def reassign(
         raise UsageError("--plan names the topics itself; leave --topic out")
     with open_cluster(at) as access:
         if cancel:
-            _cancel(access, topics, dry_run=dry_run)
+            _cancel(access, topics, keeps_limits=preserve_throttles, dry_run=dry_run)
             return
         if remove_throttle:
             remove_limits(access)
@@ -225,21 +236,27 @@ def _save(path: str, moves: list[PlannedMove]) -> None:
         file.write(text + "\n")
 
 
-def _cancel(access: ClusterAccess, topics: list[str] | None, *, dry_run: bool) -> None:
+def _cancel(
+    access: ClusterAccess, topics: list[str] | None, *, keeps_limits: bool, dry_run: bool
+) -> None:
+    """Cancel, then remove the limits. They stay if something could not be cancelled."""
     if topics:
         known = {each.topic for each in access.operations.partitions()}
         for topic in topics:
             if topic not in known:
                 raise UnknownTopicError(topic, known=known)
-    moving = [place for place in access.operations.moves() if topics is None or place[0] in topics]
+    under_way = list(access.operations.moves())
+    moving = [place for place in under_way if topics is None or place[0] in topics]
     if not moving:
         say("nothing is under way")
-        return
-    if dry_run:
+    elif dry_run:
         say(f"would cancel {counted(len(moving), 'reassignment')}")
-        return
-    refused = access.operations.reassign(dict.fromkeys(moving, None))
-    report_refusals(refused)
-    say(f"cancelled {counted(len(moving) - len(refused), 'reassignment')}")
-    if refused:
-        raise typer.Exit(1)
+    else:
+        refused = access.operations.reassign(dict.fromkeys(moving, None))
+        report_refusals(refused)
+        say(f"cancelled {counted(len(moving) - len(refused), 'reassignment')}")
+        if refused:
+            raise typer.Exit(1)
+    if not keeps_limits:
+        others = len(under_way) - len(moving)
+        remove_cancelled_limits(access, topics, others_moving=others, dry_run=dry_run)

@@ -1,6 +1,6 @@
-"""Limits the copies of a reassignment, and removes the limit when everything has moved."""
+"""Limits the copies of a reassignment, and removes the limit when all has moved or is cancelled."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import typer
 
@@ -65,24 +65,66 @@ def remove_limits(access: ClusterAccess) -> None:
     is_done = True
     for broker in picture.brokers:
         is_done = _limit_broker(access, broker.node_id, None) and is_done
-    topics = {each.place.topic for each in picture.partitions}
-    for topic in access.throttles.listed_topics(topics):
+    for topic in _listed(access, picture, None):
         access.throttles.list_replicas(topic, None, None)
     if not is_done:
         raise typer.Exit(1)
     say("removed the limits for copies")
 
 
+def remove_cancelled_limits(
+    access: ClusterAccess, topics: Collection[str] | None, *, others_moving: int, dry_run: bool
+) -> None:
+    """Remove the limits of reassignments that were cancelled: of all topics, or of `topics`.
+
+    So does Kafka's tool. But it removes the rates of brokers even if others move, which then copy
+    without a limit. Here the rates stay for them.
+    """
+    picture = access.picture()
+    listed = _listed(access, picture, topics)
+    if dry_run:
+        if listed:
+            say(f"would remove the limits for copies of {', '.join(listed)}")
+        return
+    for topic in listed:
+        access.throttles.list_replicas(topic, None, None)
+    is_done = True
+    if not others_moving:
+        for broker in picture.brokers:
+            is_done = _limit_broker(access, broker.node_id, None, warns=bool(listed)) and is_done
+    if not listed:
+        return  # nothing was limited: a rate has no effect without a list
+    if not is_done:
+        raise typer.Exit(1)
+    say(f"removed the limits for copies of {', '.join(listed)}")
+    if others_moving:
+        say(
+            f"the brokers keep their limit for {counted(others_moving, 'other partition')} under "
+            f"way; run `{_REMOVE}` then"
+        )
+
+
+def _listed(
+    access: ClusterAccess, picture: ClusterPicture, topics: Collection[str] | None
+) -> list[str]:
+    """Those topics, of all or of `topics`, that list throttled replicas."""
+    known = {each.place.topic for each in picture.partitions}
+    return access.throttles.listed_topics(known if topics is None else known.intersection(topics))
+
+
 def say_how_to_remove() -> None:
     say(f"the limit stays until you run `{_REMOVE}`")
 
 
-def _limit_broker(access: ClusterAccess, node_id: int, rate: int | None) -> bool:
+def _limit_broker(
+    access: ClusterAccess, node_id: int, rate: int | None, *, warns: bool = True
+) -> bool:
     """False, with a warning, for a broker that is away: it copies nothing now."""
     try:
         access.throttles.limit_broker(node_id, rate)
     except BrokerUnreachableError as error:
         what = "keeps its limit" if rate is None else "gets no limit"
-        warn(f"broker {node_id} {what}: {error}")
+        if warns:
+            warn(f"broker {node_id} {what}: {error}")
         return False
     return True

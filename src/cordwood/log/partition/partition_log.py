@@ -124,6 +124,7 @@ class PartitionLog(LogReader):
             deletion=self.deletion,
             source=ReplicaSource(holder, self.archive, self.producers),
             damages=self.damages,
+            sync=self.syncing.sync_pending,
         )
 
     # --- appending ---------------------------------------------------------------------------

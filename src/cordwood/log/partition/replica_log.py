@@ -13,14 +13,16 @@ role after it, in whatever order threads run.
 What is on the disk if the power fails:
 
     lead        the epoch is in the checkpoint before the first batch of that epoch is written
-    append      as every append: whole batches, or torn ones that recovery cuts off
+    append      as every append: whole batches, or torn ones that recovery cuts off. Behind a gap,
+                recovery might take a torn offset for a smaller one (`torn_offset`). Such a batch
+                begins a new segment, after everything before it was synced
     truncate    the marks are lowered first, see `truncation`
     restart     the new start is published first, see `truncation`
 """
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from cordwood.errors import FormatError, ReplicaMismatchError
@@ -43,6 +45,7 @@ from cordwood.log.rules.roll_policy import Incoming
 from cordwood.quantities import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from cordwood.storage.files import read_whole, replace_file
 from cordwood.storage.recovery import Damage
+from cordwood.storage.torn_offset import is_torn_unnoticed, passes_bound
 
 DAMAGED: Final = "cordwood-damaged"
 _MARK_BYTES_MAX: Final = 32
@@ -122,7 +125,9 @@ class ReplicaLog:
         deletion: Deletion,
         source: LogSource,
         damages: list[Damage],
+        sync: Callable[[], None],
     ) -> None:
+        self._sync = sync
         self._name = parts.name
         self._owner = parts.owner
         self._clock = parts.clock
@@ -260,7 +265,10 @@ class ReplicaLog:
         base = self._base_around_start(view)
         if base is not None:
             self.restart_at(base, leader_epoch=leader_epoch)
-        self._append(view, leader_epoch, gaps_below, may_wait=True)
+        while view:
+            view = view[self._append(view, leader_epoch, gaps_below, may_wait=True) :]
+            if view:  # what is before a new segment must not be lost without it
+                self._sync()
         return self._holder.state.end
 
     def append_at_once(
@@ -285,7 +293,8 @@ class ReplicaLog:
     ) -> int:
         """Append batches from `view`; return how many of its bytes were taken.
 
-        That is all of them, including a batch that is cut short, unless it must not wait.
+        That is all of them, including a batch that is cut short, unless it must not wait, or the
+        log must be synced before the next batch.
         """
         position = 0
         decoder = _SCRATCH.decoder
@@ -299,6 +308,9 @@ class ReplicaLog:
                     if not found.batch_count:
                         break
                     if may_wait:
+                        state = holder.state
+                        if state.durable < state.end and self._may_be_torn(decoder, 1):
+                            return position
                         count = self._prepare(decoder, found)
                     elif self._would_wait(decoder, found):
                         return position
@@ -450,7 +462,10 @@ class ReplicaLog:
         last = stop - row
         size = rows[last + tables.B_POSITION] + rows[last + tables.B_SIZE] - first
         state, config = self._holder.state, self._holder.config
-        if count > 1 and not state.segments.active.size and size > config.segment_bytes_effective:
+        active = state.segments.active
+        if count > 1 and not active.size and size > config.segment_bytes_effective:
+            return True
+        if self._may_be_torn(decoder, count):
             return True
         incoming = Incoming(
             size,
@@ -459,6 +474,20 @@ class ReplicaLog:
             sum(rows[tables.B_RECORD_COUNT : stop : row]),
         )
         return self._rolling.is_due_before(incoming, now_ms)
+
+    def _may_be_torn(self, decoder: BatchDecoder, count: int) -> bool:
+        """Whether the offset of one of the batches must not be torn, where it would be written."""
+        state = self._holder.state
+        end: int = state.end
+        if not passes_bound(end, decoder.field(count - 1, tables.B_BASE_OFFSET)):
+            return False
+        shift = state.segments.active.size - decoder.field(0, tables.B_POSITION)
+        for index in range(count):
+            base = decoder.field(index, tables.B_BASE_OFFSET)
+            if is_torn_unnoticed(shift + decoder.field(index, tables.B_POSITION), base, end):
+                return True
+            end = decoder.field(index, tables.B_NEXT_OFFSET)
+        return False
 
     def _note_epochs(self, decoder: BatchDecoder, count: int) -> None:
         """Note where new epochs start, durably, before their batches are written."""

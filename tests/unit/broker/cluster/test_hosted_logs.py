@@ -166,3 +166,12 @@ def test_that_records_count_before_they_are_synced_is_noted_before_they_do(
 
     assert bench.promises[1] == "disk"
     assert log_of(bench.store, "orders").config.durability == "os"
+
+
+def test_each_topic_that_is_opened_is_a_step(bench: HostingBench) -> None:
+    bench.apply()
+    before = bench.hosted.steps
+
+    bench.apply(topics=4)
+
+    assert bench.hosted.steps >= before + 3

@@ -46,6 +46,7 @@ def test_who_waits_for_the_jobs_under_way_hears_when_they_are_done(loop: EventLo
 
     assert is_over.wait(WAIT_S)  # a job that began later is not waited for
     assert seen == ["first", "first", "over"]
+    assert disk.steps == 2
     later_may_end.set()
     is_over.clear()
     loop.call_soon(lambda: disk.after_jobs(is_over.set))

@@ -53,6 +53,17 @@ with news.makefile("rwb", buffering=0) as link:
 """
 
 
+# Is never ready, and makes a step with each SIGUSR1.
+STARTING = """
+import signal, socket, sys
+news = socket.socket(fileno=int(sys.argv[1]))
+signal.signal(signal.SIGUSR1, lambda *_: news.sendall(bytes([0, 0, 0, 1, 13])))
+news.sendall(bytes([0, 0, 0, 1, 13]))
+while news.recv(4096):
+    pass
+"""
+
+
 class Started:
     """A worker that runs a program of ours."""
 
@@ -96,7 +107,7 @@ def test_a_worker_that_no_longer_answers_is_killed_once_and_the_log_says_so(
 ) -> None:
     started = Started(monkeypatch, SILENT)
     worker = started.worker
-    await_true(lambda: worker._is_watched)
+    await_true(lambda: worker._is_ready)
     for _ in range(2):
         worker.beat()
         await_true(lambda: not worker._is_asked)
@@ -114,19 +125,65 @@ def test_a_worker_that_no_longer_answers_is_killed_once_and_the_log_says_so(
     assert caplog.text.count("process 1") == caplog.text.count("has not answered for 60 s") == 1
 
 
-def test_a_worker_that_is_not_ready_or_is_asked_to_end_may_be_silent(
+def beaten(worker: WorkerProcess, count: int) -> None:
+    for _ in range(count):
+        worker.beat()
+
+
+def step(worker: WorkerProcess) -> None:
+    """Have a worker that starts say that it has come further, and wait until it is heard."""
+    worker.signal(signal.SIGUSR1)
+    await_true(lambda: not worker._silent_beats)
+
+
+def test_a_worker_that_makes_no_progress_before_it_is_ready_is_killed_once_and_the_log_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    started = Started(monkeypatch, "import sys; sys.stdin.read()")
+
+    beaten(started.worker, worker_process.STARTING_BEATS_MAX - 1)
+    was_over = started.worker.has_hung or "killing" in caplog.text
+    beaten(started.worker, 3)
+
+    assert started.is_over.wait(WAIT_S)
+    assert not was_over
+    assert started.worker.has_hung
+    assert started.codes == [-signal.SIGKILL]
+    said = "is not ready and has made no progress for 300 s; killing it"
+    assert caplog.text.count("process 1") == caplog.text.count(said) == 1
+
+
+def test_a_worker_may_take_as_long_as_it_makes_progress_before_it_is_ready(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    started = Started(monkeypatch, STARTING)
+    beaten(started.worker, 1)
+    await_true(lambda: not started.worker._silent_beats)  # the program handles signals now
+
+    for _ in range(4):
+        beaten(started.worker, worker_process.STARTING_BEATS_MAX - 1)
+        step(started.worker)
+
+    assert not started.worker.has_hung
+    assert not started.is_over.is_set()
+    beaten(started.worker, worker_process.STARTING_BEATS_MAX)
+    assert started.is_over.wait(WAIT_S)
+    assert "has made no progress" in caplog.text
+
+
+def test_a_worker_that_is_asked_to_end_may_be_silent(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     starting = Started(monkeypatch, "import sys; sys.stdin.read()")
     ending = Started(monkeypatch, SILENT)
-    await_true(lambda: ending.worker._is_watched)
-    ending.worker.stop()
+    await_true(lambda: ending.worker._is_ready)
+    for started in (starting, ending):
+        started.worker.stop()
 
     for started in (starting, ending):
-        for _ in range(2 * worker_process.SILENT_BEATS_MAX):
-            started.worker.beat()
+        beaten(started.worker, 2 * worker_process.STARTING_BEATS_MAX)
 
-    assert "has not answered" not in caplog.text
+    assert "killing" not in caplog.text
     for started in (starting, ending):
         started.worker.kill()
         assert started.is_over.wait(WAIT_S)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,6 +82,7 @@ def test_one_broker_has_nowhere_to_move_to(cli: CommandLine, broker: cordwood.Br
         (["reassign", "--to", "1", "--topic", "orders", "--cancel"], "pass one of"),
         (["reassign", "--cancel", "--remove-throttle"], "pass one of"),
         (["reassign", "--cancel", "--throttle", "1MiB"], "leave it out with --cancel"),
+        (["reassign", "--remove-throttle", "--preserve-throttles"], "belongs to --cancel"),
         (["reassign", "--throttle", "fast"], "--throttle = fast: must be a whole number"),
         (["reassign", "--throttle", "0"], "must be at least 1 byte a second"),
         (["reassign", "--to", "1,x", "--topic", "orders"], "must be ids of brokers"),
@@ -209,20 +210,25 @@ def test_a_topic_of_one_broker_is_described_without_replicas(
 class Throttles:
     """The limits that a command sets and removes; broker 9 is away."""
 
+    away = 9
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rates: dict[int, int | None] = {}
         self.lists: dict[str, tuple[str | None, str | None]] = {}
         monkeypatch.setattr(RemoteThrottles, "limit_broker", lambda _, *given: self._limit(*given))
         monkeypatch.setattr(RemoteThrottles, "list_replicas", lambda _, *given: self._list(*given))
-        monkeypatch.setattr(RemoteThrottles, "listed_topics", lambda _, _topics: list(self.lists))
+        monkeypatch.setattr(RemoteThrottles, "listed_topics", lambda _, topics: self._of(topics))
 
     def _limit(self, node_id: int, rate: int | None) -> None:
-        if node_id == 9:
-            raise BrokerUnreachableError("broker:9", "it is away")
+        if node_id == self.away:
+            raise BrokerUnreachableError(f"broker:{node_id}", "it is away")
         self.rates[node_id] = rate
 
     def _list(self, topic: str, senders: str | None, receivers: str | None) -> None:
         self.lists[topic] = senders, receivers
+
+    def _of(self, topics: Iterable[str]) -> list[str]:
+        return sorted(name for name in topics if any(self.lists.get(name, ())))
 
 
 @pytest.fixture
@@ -233,9 +239,17 @@ def moving(broker: cordwood.Broker, monkeypatch: pytest.MonkeyPatch) -> dict[Pla
     parts = [
         RemotePartition(topic="orders", partition=0, leader=1, replicas=(1,), in_sync=(1,)),
         RemotePartition(topic="orders", partition=1, leader=9, replicas=(9, 1, 8), in_sync=(9,)),
+        RemotePartition(topic="bills", partition=0, leader=1, replicas=(1,), in_sync=(1,)),
     ]
+
+    def reassign(_: RemoteOperations, wanted: Mapping[Place, object]) -> dict[Place, str]:
+        for place in wanted:
+            found.pop(place)
+        return {}
+
     monkeypatch.setattr(RemoteOperations, "moves", lambda _, **_limits: found)
     monkeypatch.setattr(RemoteOperations, "partitions", lambda _, _topics=None: parts)
+    monkeypatch.setattr(RemoteOperations, "reassign", reassign)
     return found
 
 
@@ -273,3 +287,94 @@ def test_limits_are_removed_only_when_nothing_moves(
     assert throttles.rates[1] is None
     assert done.code == 0
     assert "removed the limits" in done.err
+
+
+def test_cancelling_removes_the_limits(
+    cli: CommandLine, moving: dict[Place, RemoteMove], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    throttles = Throttles(monkeypatch)
+    throttles.rates[1], throttles.lists["orders"] = 2 * MIB, ("1:1", "1:8")
+
+    planned = cli.ok("cluster", "reassign", "--cancel", "--dry-run")
+    was_set = (dict(throttles.rates), dict(throttles.lists), dict(moving))
+    done = cli.ok("cluster", "reassign", "--cancel")
+
+    assert "would cancel 1 reassignment" in planned.err
+    assert "would remove the limits for copies of orders" in planned.err
+    assert was_set[:2] == ({1: 2 * MIB}, {"orders": ("1:1", "1:8")})
+    assert was_set[2]
+    assert not moving
+    assert throttles.rates == {1: None}
+    assert throttles.lists == {"orders": (None, None)}
+    assert "cancelled 1 reassignment" in done.err
+    assert "removed the limits for copies of orders" in done.err
+
+
+def test_limits_that_an_earlier_cancellation_left_are_removed_by_the_next_one(
+    cli: CommandLine, moving: dict[Place, RemoteMove], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    throttles = Throttles(monkeypatch)
+    throttles.rates[1], throttles.lists["orders"] = 2 * MIB, ("1:1", "1:8")
+
+    kept = cli.ok("cluster", "reassign", "--cancel", "--preserve-throttles")
+    still = (dict(throttles.rates), dict(throttles.lists))
+    done = cli.ok("cluster", "reassign", "--cancel")
+
+    assert "cancelled 1 reassignment" in kept.err
+    assert "limits" not in kept.err
+    assert still == ({1: 2 * MIB}, {"orders": ("1:1", "1:8")})
+    assert "nothing is under way" in done.err
+    assert throttles.rates == {1: None}
+    assert throttles.lists == {"orders": (None, None)}
+
+
+def test_cancelling_one_topic_leaves_the_limits_of_brokers_to_those_that_still_move(
+    cli: CommandLine, moving: dict[Place, RemoteMove], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    throttles = Throttles(monkeypatch)
+    throttles.rates[1] = 2 * MIB
+    throttles.lists.update({"orders": ("1:1", "1:8"), "bills": ("0:1", "0:8")})
+    moving["bills", 0] = RemoteMove(adding=(8,), removing=())
+
+    first = cli.ok("cluster", "reassign", "--cancel", "--topic", "orders")
+    between = (dict(throttles.rates), dict(throttles.lists))
+    cli.ok("cluster", "reassign", "--cancel", "--topic", "bills")
+
+    assert "the brokers keep their limit for 1 other partition under way" in first.err
+    assert between == ({1: 2 * MIB}, {"orders": (None, None), "bills": ("0:1", "0:8")})
+    assert throttles.rates == {1: None}
+    assert throttles.lists == {"orders": (None, None), "bills": (None, None)}
+
+
+def test_limits_stay_if_a_reassignment_cannot_be_cancelled(
+    cli: CommandLine, moving: dict[Place, RemoteMove], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    throttles = Throttles(monkeypatch)
+    throttles.lists["orders"] = "1:1", "1:8"
+    monkeypatch.setattr(RemoteOperations, "reassign", lambda _, wanted: dict.fromkeys(wanted, "no"))
+
+    ran = cli("cluster", "reassign", "--cancel")
+
+    assert ran.code == 1
+    assert "orders-1 was refused: no" in ran.err
+    assert throttles.lists == {"orders": ("1:1", "1:8")}
+
+
+@pytest.mark.parametrize(("listed", "code"), [("1:1", 1), (None, 0)])
+def test_a_broker_that_is_away_matters_to_a_cancellation_only_if_there_are_limits(
+    cli: CommandLine,
+    moving: dict[Place, RemoteMove],
+    monkeypatch: pytest.MonkeyPatch,
+    listed: str | None,
+    code: int,
+) -> None:
+    throttles = Throttles(monkeypatch)
+    throttles.away = 1
+    throttles.lists["orders"] = listed, listed
+
+    ran = cli("cluster", "reassign", "--cancel")
+
+    assert ran.code == code
+    assert ("broker 1 keeps its limit" in ran.err) == bool(listed)
+    assert "cancelled 1 reassignment" in ran.err
+    assert throttles.lists == {"orders": (None, None)}

@@ -5,7 +5,8 @@
                                  SECURITY users, access rules and quotas
                                  STOP     end in order
                                  PING     answer with PONG
-             process -> keeper   OPENED   the store is open: send the image from here on
+             process -> keeper   WORKING  not ready yet, but further than before
+                                 OPENED   the store is open: send the image from here on
                                  READY    what the first image assigns is open
                                  PONG     the loops turn
     calls    process -> keeper   BEGIN    topic, id and number of a partition that begins
@@ -47,6 +48,7 @@ class FrameKind(IntEnum):
     SECURITY = 10
     PING = 11
     PONG = 12
+    WORKING = 13
 
 
 class Frame(NamedTuple):

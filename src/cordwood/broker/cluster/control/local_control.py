@@ -64,22 +64,36 @@ class KeeperEvents(NamedTuple):
 
 
 class KeeperNews:
-    """The connection over which the keeper tells. Owned by the process."""
+    """The connection over which the keeper tells. Owned by the process; any thread may call it.
+
+    All methods raise `OSError` if the keeper is gone.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
+        self.has_become_ready = threading.Event()
+        self._sending = threading.Lock()
+
+    def progresses(self) -> None:
+        """The start has come further."""
+        self._send(FrameKind.WORKING)
 
     def is_open(self) -> None:
         """The store is open: from here on the keeper sends images."""
-        send_frame(self.connection, FrameKind.OPENED)
+        self._send(FrameKind.OPENED)
 
     def is_ready(self) -> None:
         """What the first image assigns is open."""
-        send_frame(self.connection, FrameKind.READY)
+        self.has_become_ready.set()
+        self._send(FrameKind.READY)
 
     def works(self) -> None:
         """The loops turn."""
-        send_frame(self.connection, FrameKind.PONG)
+        self._send(FrameKind.PONG)
+
+    def _send(self, kind: FrameKind) -> None:
+        with self._sending:
+            send_frame(self.connection, kind)
 
 
 def begin_partition(calls: KeeperCalls, topic: str, topic_id: UUID, partition: int) -> None:

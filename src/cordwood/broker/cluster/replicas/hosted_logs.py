@@ -101,6 +101,7 @@ class HostedLogs:
         self._by_log: dict[PartitionLog, PartitionReplica] = {}
         self._troubles: dict[str, str] = {}  # topics and partitions that cannot be opened yet
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cordwood-hosting")
+        self.steps = 0  # grows with each topic and partition that the thread has looked after
 
     def replica_of(self, log: PartitionLog) -> PartitionReplica | None:
         return self._by_log.get(log)
@@ -235,6 +236,7 @@ class HostedLogs:
             except Exception:
                 logger.exception("settings of the cluster are not in force")
         for name, topic_id in work.deleted:
+            self.steps += 1
             try:
                 self._store.hosting.unhost(name, topic_id)
             except Exception:
@@ -242,6 +244,7 @@ class HostedLogs:
         for name, topic_id in work.strays:
             self._set_aside(name, topic_id)
         for wanted in work.hosted:
+            self.steps += 1
             try:
                 logs = self._open(wanted, work.refillable)
             except Exception as error:
@@ -303,6 +306,7 @@ class HostedLogs:
         logs: list[PartitionLog] = []
         for number in sorted(wanted.here):
             what = f"{wanted.name}-{number}"
+            self.steps += 1
             try:
                 if (wanted.topic_id, number) in refillable and hosting.is_gone(wanted.name, number):
                     topic = hosting.host_again(wanted, number)

@@ -32,6 +32,7 @@ class ReplicaDisk:
         self._waits: dict[PartitionLog, list[tuple[Offset, Callable[[], None]]]] = {}
         self._jobs: set[int] = set()  # those under way, by number
         self._numbers = itertools.count(1)
+        self.steps = 0  # jobs that are over; any thread may read it
         self._after: list[tuple[set[int], Callable[[], None]]] = []
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="cordwood-replica")
 
@@ -75,6 +76,7 @@ class ReplicaDisk:
             self._loop.call_soon(then)
 
     def _over(self, number: int) -> None:
+        self.steps += 1
         self._jobs.discard(number)
         due = [then for jobs, then in self._after if jobs == {number}]
         self._after = [(jobs - {number}, then) for jobs, then in self._after if jobs != {number}]
