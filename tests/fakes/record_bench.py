@@ -72,7 +72,7 @@ class RecordBench:
         self.loop._thread_id = threading.get_ident()
         self.quotas = ClientQuotas()
         self.watch = LogWatch(self.loop)
-        self.syncs = DiskSyncs(self.loop)
+        self.syncs = DiskSyncs(self.loop, self.watch.tell_early)
         table = PartitionTable(self.store)
         pending = PendingProduces(self.loop, self.watch, table)
         self.fetches = FetchHandler(

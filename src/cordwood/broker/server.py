@@ -219,8 +219,8 @@ class BrokerServer:
         self._peer_tls: list[PeerTls] = []  # of connections that the broker opens
         self._dynamic.when_changed(self._reconfigure)
         self._table = PartitionTable(store)
-        self._syncs = DiskSyncs(self._data)
         self._watch = watch = LogWatch(self._data)
+        self._syncs = DiskSyncs(self._data, watch.tell_early)
         self._early = EarlyAnswers(self._data, watch, self._workers)
         self._route_records(watch)
         self.security_file.when_changed(self._apply_quotas)

@@ -7,7 +7,9 @@ of a sync, to its watcher (`log_watch`).
 
 When the loop has nothing to do but such records, and the sync will end in a moment, the loop waits
 for its end rather than for sockets. A turn for the few records that came since would take as long,
-and the next group gets them anyway.
+and the next group gets them anyway. Then most answers leave before the next group is appended:
+their clients' next records join it, so groups are larger and there are fewer of them. The other
+answers leave while the disk works on it.
 """
 
 import itertools
@@ -33,8 +35,10 @@ _USUAL_WEIGHT: Final = 1 / 8  # of the last sync, in how long one usually takes
 class DiskSyncs:
     """Belongs to the data loop. A log has one sync at a time; requests meanwhile cause one more."""
 
-    def __init__(self, loop: EventLoop) -> None:
+    def __init__(self, loop: EventLoop, tell_early: Callable[[], None] = lambda: None) -> None:
+        """`tell_early` is called if the loop has waited for the end of a sync."""
         self._loop = loop
+        self._tell_early = tell_early
         self._under_way: dict[PartitionLog, SyncUnderWay] = {}
         self._again: set[PartitionLog] = set()
         self._kernel: KernelSyncs | None = None
@@ -114,6 +118,7 @@ class DiskSyncs:
             return
         if self._usual_s - (loop.now_s() - self._began_s) < _MOMENT_S:
             self._note_ends(kernel.finished_within(_WAIT_S_MAX))
+            self._tell_early()
 
     def _note_ends(self, ended: list[tuple[int, OSError | None]]) -> None:
         for number, error in ended:

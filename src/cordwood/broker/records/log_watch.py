@@ -47,7 +47,7 @@ class _Watch:
         self.reported = False
         self.append_held: Callable[[], None] | None = None
         # In the order of the offsets they wait for, which is the order they were appended in.
-        self.promises: deque[tuple[Offset, PromiseWaiter]] = deque()
+        self.promises: deque[tuple[Offset, PromiseWaiter, Callable[[], None] | None]] = deque()
         self.fetches: dict[ProgressWaiter, None] = {}
         self.when_closed: list[Callable[[], None]] = []
         self.when_moved: Callable[[], None] | None = None
@@ -72,9 +72,18 @@ class LogWatch:
         """
         self._watch(log).append_held = append_held
 
-    def await_promise(self, log: PartitionLog, end: Offset, waiter: PromiseWaiter) -> None:
-        """Tell `waiter` when [.., end) of `log` is durable, or never will be."""
-        self._watch(log).promises.append((end, waiter))
+    def await_promise(
+        self,
+        log: PartitionLog,
+        end: Offset,
+        waiter: PromiseWaiter,
+        when_kept: Callable[[], None] | None = None,
+    ) -> None:
+        """Tell `waiter` when [.., end) of `log` is durable, or never will be.
+
+        If it is durable, `when_kept` may be called before: see `tell_early`.
+        """
+        self._watch(log).promises.append((end, waiter, when_kept))
         # It may have become durable before the waiter was entered; then no report follows.
         if log.promises.is_kept(end) or not log.state.is_writable:
             self._report(self._watches[log])
@@ -162,11 +171,21 @@ class LogWatch:
                 for tell in when_closed:
                     self._tell(watch, tell)
 
+    def tell_early(self) -> None:
+        """Tell who wants to hear early of records that have become durable in this turn."""
+        for watch in list(self._moved):  # other threads may report meanwhile
+            log = watch.log
+            for end, _, when_kept in list(watch.promises):
+                if not log.state.is_writable or not log.promises.is_kept(end):
+                    break
+                if when_kept is not None:
+                    self._tell(watch, when_kept)
+
     def _settle_promises(self, watch: _Watch) -> None:
         log, promises = watch.log, watch.promises
         is_over = not log.state.is_writable
         while promises and (is_over or log.promises.is_kept(promises[0][0])):
-            _, waiter = promises.popleft()
+            _, waiter, _ = promises.popleft()
             try:
                 waiter.promise_settled(log)
             except Exception:  # as above

@@ -4,7 +4,8 @@ One sync usually answers many requests. A request waits at most for the timeout 
 set; the timeouts are checked four times a second.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, Protocol
 
 from cordwood.broker.net.event_loop import EventLoop
@@ -63,6 +64,11 @@ class PendingProduce:
             self.reply.refuse(ErrorCode.not_leader_or_follower, log)
             self._log_done()
 
+    def send_early(self, send_part: Callable[[], None]) -> None:
+        """Everything is durable, unless there is another log, or it was timed out before."""
+        if self.logs_left == 1:
+            send_part()
+
     def _log_done(self) -> None:
         self.logs_left -= 1
         if not self.logs_left:
@@ -84,10 +90,18 @@ class PendingProduces:
         self._waiting: list[PendingProduce] = []
         self._is_checking = False
 
-    def add(self, reply: ProduceReply, ends: Iterable[AppendedEnd], timeout_ms: int) -> None:
+    def add(
+        self,
+        reply: ProduceReply,
+        ends: Iterable[AppendedEnd],
+        timeout_ms: int,
+        send_part: Callable[[], None] | None = None,
+    ) -> None:
         """Send `reply` when each log has promised everything below its end offset.
 
         In a cluster: when the other replicas have it too, in the same leadership.
+
+        If it is for one log without other replicas, `send_part` may be called shortly before that.
         """
         pending = PendingProduce(reply, self._loop.now_s() + max(timeout_ms, 0) / 1000, self._table)
         self._waiting.append(pending)
@@ -95,7 +109,10 @@ class PendingProduces:
         pending.logs_left = len(appended)
         for log, end, led_in in appended:
             if led_in is None:
-                self._watch.await_promise(log, end, pending)
+                when_kept = None
+                if send_part is not None and self._table.cluster is None:
+                    when_kept = partial(pending.send_early, send_part)
+                self._watch.await_promise(log, end, pending, when_kept)
             else:
                 self._await_committed(pending, log, end, led_in)
         if not self._is_checking:

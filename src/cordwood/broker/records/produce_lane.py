@@ -240,10 +240,22 @@ class GroupReply:
     def refuse(self, code: ErrorCode, log: PartitionLog | None = None) -> None:
         self._code = code
 
+    def send_part(self) -> None:
+        """Answer all but the last of several rows: they are durable. `send` answers that one."""
+        if len(self._produced) > 1:
+            self._show_records()
+            *first, last = self._produced
+            self._produced = [last]
+            self._lane.accept(first)
+
+    def _show_records(self) -> None:
+        show, self._show = self._show, None
+        if show is not None:
+            show()
+
     def send(self) -> None:
         if self._code is ErrorCode.none:
-            if self._show is not None:
-                self._show()
+            self._show_records()
             self._lane.accept(self._produced)
             return
         for owed, _ in self._produced:

@@ -37,7 +37,7 @@ def bench(tmp_path: Path) -> Iterator[RecordBench]:
 @pytest.fixture
 def durable_bench(tmp_path: Path) -> Iterator[RecordBench]:
     """Where produces wait for the disk."""
-    made = RecordBench(tmp_path, {"t": {}}, clients=3, durability="disk")
+    made = RecordBench(tmp_path, {"t": {}}, clients=CLIENTS, durability="disk")
     yield made
     made.close()
 
@@ -173,11 +173,12 @@ def test_an_answer_is_sent_only_after_the_sync_that_covers_its_record(
     monkeypatch.setattr(ClientConnection, "send_alone", note)
     monkeypatch.setattr(AnswerRow, "send", note_all)
     for number in range(10):
-        durable_bench.exchange(*((client, produce(b"%d" % number)) for client in range(3)))
-        while len(sent) < 3 * (number + 1):
+        requests = ((client, produce(b"%d" % number)) for client in range(CLIENTS))
+        durable_bench.exchange(*requests)
+        while len(sent) < CLIENTS * (number + 1):
             durable_bench.turn()
 
-    assert sorted(base for base, _ in sent) == list(range(30))
+    assert sorted(base for base, _ in sent) == list(range(10 * CLIENTS))
     assert all(base < durable for base, durable in sent)
 
 
@@ -190,9 +191,96 @@ def test_a_sync_that_fails_fails_every_produce_that_waits_for_it(
     broken = OSError(5, "broken disk")
     monkeypatch.setattr(SyncUnderWay, "finish", lambda self, error: finish(self, broken))
 
-    answers = durable_bench.exchange(*((client, produce(b"lost")) for client in range(3)))
+    answers = durable_bench.exchange(*((client, produce(b"lost")) for client in range(CLIENTS)))
     while not all(answers):
         answers = [a + b for a, b in zip(answers, durable_bench.exchange(), strict=True)]
 
     codes = [struct.unpack_from(">h", answer, ERROR_AT)[0] for answer in answers]
-    assert codes == [ErrorCode.kafka_storage_error] * 3
+    assert codes == [ErrorCode.kafka_storage_error] * CLIENTS
+
+
+# --- answers before the next group is appended -------------------------------------------------
+
+
+def end_sync_early(bench: RecordBench) -> None:
+    """All clients have sent a record; the loop waits for its sync, as it does under load."""
+    bench.store.topic("t").partition(0).append(b"before")  # its sync creates directory entries
+    for client in bench.clients:
+        client.sendall(produce(b"x"))
+    bench.loop.call_soon(lambda: None)
+    bench.loop._turn()
+    log = bench.store.topic("t").partition(0)
+    assert log.end_offset == 1 + CLIENTS
+    bench.loop.ready_count = bench.loop.together_count = CLIENTS
+    bench.syncs._usual_s = 0.0
+    while bench.syncs.is_under_way(log):
+        if bench.loop.before_waiting is None:
+            pytest.skip("the kernel offers no such syncs")
+        bench.loop.before_waiting()
+
+
+def received(bench: RecordBench) -> list[bytes]:
+    return [bench._received(client) for client in bench.clients]
+
+
+def test_two_thirds_of_the_answers_leave_before_the_next_group_is_appended(
+    durable_bench: RecordBench,
+) -> None:
+    end_sync_early(durable_bench)
+
+    early = received(durable_bench)
+    durable_bench.turn()
+    late = received(durable_bench)
+
+    assert sum(map(bool, early)) == CLIENTS * 2 // 3
+    assert not any(a and b for a, b in zip(early, late, strict=True))
+    bases = [placed(a + b) for a, b in zip(early, late, strict=True)]
+    assert sorted(bases) == list(range(1, 1 + CLIENTS))
+
+
+def test_records_of_clients_that_were_answered_early_join_the_next_group(
+    durable_bench: RecordBench, groups: list[int]
+) -> None:
+    end_sync_early(durable_bench)
+    early = [client for client, answer in enumerate(received(durable_bench)) if answer]
+
+    answers = durable_bench.exchange(*((client, produce(b"y")) for client in early))
+    while not all(answers):
+        answers = [a + b for a, b in zip(answers, durable_bench.exchange(), strict=True)]
+
+    assert groups == [CLIENTS, len(early)]
+    assert len(values(durable_bench)) == 1 + CLIENTS + len(early)
+
+
+def test_a_log_that_fails_after_the_early_answers_refuses_the_others(
+    durable_bench: RecordBench,
+) -> None:
+    end_sync_early(durable_bench)
+    early = received(durable_bench)
+
+    durable_bench.store.topic("t").partition(0)._holder.fail("a disk broke")
+    durable_bench.turn()
+    late = received(durable_bench)
+
+    codes = [struct.unpack_from(">h", answer, ERROR_AT)[0] for answer in late if answer]
+    assert codes == [ErrorCode.kafka_storage_error] * (CLIENTS - sum(map(bool, early)))
+
+
+def test_a_client_that_leaves_before_its_early_answer_harms_nobody(
+    durable_bench: RecordBench,
+) -> None:
+    leave = durable_bench.syncs._tell_early
+
+    def leave_first() -> None:
+        durable_bench.connections[3].close("the client left")
+        leave()
+
+    durable_bench.syncs._tell_early = leave_first
+    end_sync_early(durable_bench)
+    early = received(durable_bench)
+    durable_bench.turn()
+    late = received(durable_bench)
+
+    answered = [bool(a or b) for a, b in zip(early, late, strict=True)]
+    assert answered == [client != 3 for client in range(CLIENTS)]
+    assert len(values(durable_bench)) == 1 + CLIENTS
