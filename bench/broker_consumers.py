@@ -39,9 +39,8 @@ def librdkafka_consume(server: BrokerServer, topic: str, work: Workload) -> Load
             "group.id": "bench",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
-            "queued.max.messages.kbytes": 64 * 1024,
-            # When its queue is full, at 100,000 messages, it would fetch nothing for a second.
-            "queued.min.messages": 10_000_000,
+            # When its queue is full, at 100,000 messages, it would fetch nothing for a second. With
+            # a longer queue, messages leave the processor's cache before they are used.
             "fetch.queue.backoff.ms": 5,
         }
     )
