@@ -126,7 +126,16 @@ def with_throttle_time(version: int, frame: bytes, throttle_ms: int) -> bytes:
 class SoleResponse:
     """Answers to requests for one partition, in one version: only four numbers vary."""
 
-    __slots__ = ("_frame", "_head", "_offsets_at", "_size", "_tail", "_with_log_start")
+    __slots__ = (
+        "_first",
+        "_first_log_start",
+        "_frame",
+        "_head",
+        "_offsets_at",
+        "_size",
+        "_tail",
+        "_with_log_start",
+    )
 
     def __init__(self, version: int, topic: str | UUID, partition: int) -> None:
         template = encode_produce_response(version, 0, [ProducedPart(topic, partition)])
@@ -142,6 +151,8 @@ class SoleResponse:
         self._tail = template[at + len(numbers) :]
         offsets = "qqq" if self._with_log_start else "qq"
         self._frame = struct.Struct(f">ii{len(self._head)}s{offsets}{len(self._tail)}s")
+        self._first = self.encode(0, 0, 0)  # what `encode_all` repeats
+        self._first_log_start = 0
 
     def encode(self, correlation_id: int, base_offset: int, log_start_offset: int) -> bytes:
         """The frame for records at `base_offset` with the time stamps of their producer."""
@@ -161,6 +172,8 @@ class SoleResponse:
         self, correlation_ids: list[int], base_offsets: list[Offset], log_start_offset: int
     ) -> tuple[bytearray, int]:
         """Frames for several requests, one behind the other, and the size of each."""
-        first = self.encode(0, 0, log_start_offset)
-        frames = repeat_answer(first, correlation_ids, base_offsets, self._offsets_at)
-        return frames, len(first)
+        if log_start_offset != self._first_log_start:
+            self._first = self.encode(0, 0, log_start_offset)
+            self._first_log_start = log_start_offset
+        frames = repeat_answer(self._first, correlation_ids, base_offsets, self._offsets_at)
+        return frames, len(self._first)

@@ -14,6 +14,7 @@ from cordwood.errors import FormatError
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.produce_request import FIRST_WITH_TOPIC_ID, decode_produce_request
 from cordwood.protocol.produce_response import ProducedPart, SoleResponse, encode_produce_response
+from cordwood.quantities import Offset
 
 _API = API_CATALOG[ApiKey.PRODUCE]
 VERSIONS = range(_API.min_version, _API.max_version + 1)
@@ -184,3 +185,17 @@ def test_records_stay_where_they_were_received() -> None:
     body[-1:] = b"z"
 
     assert bytes(part.records) == b"abz"
+
+
+@pytest.mark.parametrize("version", [3, 5, 9, 12])
+def test_answers_that_are_encoded_together_are_those_that_are_encoded_one_by_one(
+    version: int,
+) -> None:
+    response = SoleResponse(version, "orders", 3)
+
+    for log_start in (0, 7, 7, 8, 0):
+        frames, size = response.encode_all([5, 6], [Offset(20), Offset(30)], log_start)
+
+        first, second = response.encode(5, 20, log_start), response.encode(6, 30, log_start)
+        assert bytes(frames) == first + second
+        assert size == len(first)
