@@ -51,7 +51,7 @@ def open_store(
     fs: SimulatedFileSystem,
     directories: tuple[str, ...] = (DATA,),
     *,
-    preallocates: bool = False,
+    preallocates: bool | str = False,
 ) -> Store:
     """A store without threads, whose every choice is repeatable."""
     setup = StoreSetup(
@@ -88,7 +88,7 @@ class Client:
         self.clock = fs.clock
         self.history = History()
         self.refusals: list[Exception] = []
-        self.preallocates = False
+        self.preallocates: bool | str = False
         self.failed_syncs: list[tuple[int, str]] = []  # (call, path): see `io_faults`
         self.directories = directories
         self._expects_faults = expects_faults

@@ -39,7 +39,7 @@ class Cut:
     left: SimulatedFileSystem
     history: History
     directories: tuple[str, ...]
-    preallocates: bool = False
+    preallocates: bool | str = False
 
 
 class CutWatch:

@@ -409,12 +409,14 @@ def everything(client: Client) -> None:
 
 
 def with_zeros_ahead(function: Script) -> Script:
-    """The script with `preallocate=true`, in steps that suit its small segments."""
+    """The script with zeros from the first sync on, or soon, in steps that suit small segments."""
 
     def run(client: Client) -> None:
-        client.preallocates = True
-        step = copy(client.rng).choice((64, 512, 4096))
+        chance = copy(client.rng)
+        step = chance.choice((64, 512, 4096))
+        client.preallocates = chance.choice((True, "auto"))
         with (
+            patch.object(ahead_policy, "SMALL_SYNCS_MIN", chance.randint(1, 4)),
             patch.object(ahead_policy, "AHEAD_BYTES_MIN", step),
             patch.object(ahead_policy, "PAGE_BYTES", min(step, 512)),
         ):
