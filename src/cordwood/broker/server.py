@@ -610,6 +610,7 @@ class BrokerServer:
         for loop in (self._control, self._data):
             self._connections.close_all(loop)
             loop.stop()
+        self._syncs.stop()  # before the member, whose jobs may wait for a sync under way
         if self.member is not None:
             self.member.stop()
 
@@ -638,6 +639,7 @@ class BrokerServer:
                 self._connections.close_all(loop)
                 loop.stop()
             self.services.stop()
+            self._syncs.stop()
             if self.member is not None:
                 self.member.stop()
         if self._endpoint is not None:

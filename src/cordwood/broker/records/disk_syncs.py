@@ -68,11 +68,15 @@ class DiskSyncs:
             self._hand_to_thread(log, sync)
 
     def stop(self) -> None:
-        """Finish what was begun. Called when the loop has ended, from another thread."""
+        """Finish what was begun. Called when the loop has ended, from another thread.
+
+        Until then jobs that wait for a log whose sync is under way do not end. Safe to repeat.
+        """
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
             thread.join()
+        self._threads.clear()
         if self._kernel is not None:
             for number, error in self._kernel.wait_for_all():
                 self._under_way.pop(self._in_kernel.pop(number)).finish(error)

@@ -43,13 +43,15 @@ class FailingDisk:
 class DiskHealth:
     """The health of one data directory. Any thread may use it.
 
-    refusal      why appends are refused; None if they are accepted. It is read with every append
-    when_failed  called once, by any thread, when the directory goes offline
+    refusal         why appends are refused; None if they are accepted. Every append reads it
+    when_failed     called once, by any thread, when the directory goes offline
+    free_bytes_min  with fewer bytes free appends are refused; 0 until they were counted
     """
 
     def __init__(self, path: str) -> None:
         self.refusal: ShortOfRoom | FailingDisk | None = None
         self.when_failed: Callable[[OSError], None] = lambda _error: None
+        self.free_bytes_min = 0
         self._path = path
         self._lock = threading.Lock()  # of changes
 
@@ -81,6 +83,7 @@ class DiskHealth:
 
     def note_room(self, *, is_short: bool, free_bytes_min: int) -> None:
         """The free bytes were counted. A failing disk stays offline."""
+        self.free_bytes_min = free_bytes_min
         with self._lock:
             if self.failure is not None:
                 return

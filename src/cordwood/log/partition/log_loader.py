@@ -8,7 +8,7 @@ import contextlib
 import logging
 from collections.abc import Sequence
 
-from cordwood.errors import FormatError
+from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.file_names import FileKind
@@ -48,6 +48,7 @@ class LoadRequest:
     log_start         checkpointed: offsets below were deleted by request
     is_clean          the last owner shut down in order
     is_durable_exact  the topic acknowledges nothing before it is synced
+    has_begun         the log was synced once; until then it need not have a durable mark
     """
 
     fs: FileSystem
@@ -63,6 +64,7 @@ class LoadRequest:
     is_durable_exact: bool
     allows_gaps: bool
     manifest: SegmentManifest | None = None
+    has_begun: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,7 +172,8 @@ def load_log(request: LoadRequest) -> LoadedLog:
     plan = plan_recovery(
         walks,
         durable=Offset(durable),
-        is_durable_exact=request.is_durable_exact and request.marks.durable is not None,
+        is_durable_exact=request.is_durable_exact
+        and (request.marks.durable is not None or not request.has_begun),
         allows_gaps=request.allows_gaps,
     )
     torn_bytes = sum(walk.written_size for walk in walks) - _kept_bytes(walks, plan)
@@ -358,9 +361,23 @@ def _first_to_walk(segments: list[Segment], start: Offset, request: LoadRequest)
         return last
     known = max(request.recovery_point or 0, start)
     for index in range(last, 0, -1):
-        if segments[index].base_offset <= known:
-            return index
+        base = segments[index].base_offset
+        if base <= known:
+            was_active = base == request.recovery_point and base > start
+            return index - 1 if was_active and _has_zeros(segments[index - 1], base) else index
     return 0
+
+
+def _has_zeros(segment: Segment, end: Offset) -> bool:
+    """Whether anything lies behind the last batch, which ends at `end`.
+
+    The recovery point came while the segment was the last one. Then it was rolled, and its file
+    trimmed; a power cut may undo that.
+    """
+    try:
+        return segment.reader().locate(end, segment.hint(end)) is not None
+    except (CorruptSegmentError, OSError):
+        return True
 
 
 # --- the walk --------------------------------------------------------------------------------

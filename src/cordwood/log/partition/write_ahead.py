@@ -14,7 +14,7 @@ from contextlib import suppress
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_state import LogState
 from cordwood.log.partition.state_holder import StateHolder
-from cordwood.log.rules.ahead_policy import FREE_BYTES_MIN, SmallSyncs, ahead_end
+from cordwood.log.rules.ahead_policy import FREE_BYTES_MIN, IDLE_S, SmallSyncs, ahead_end
 from cordwood.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -52,10 +52,25 @@ class WriteAhead:
         if end is not None:
             self._write(segment, end)
 
+    def trim_if_idle(self, state: LogState, *, since_sync_s: float) -> None:
+        """Give the zeros back if they are not needed any more. Raises no `OSError`.
+
+        Nothing is synced: after a power cut they may be there again, as zeros of a writer.
+        """
+        segment = state.segments.active
+        if (
+            segment.ahead_end > segment.size
+            and since_sync_s > IDLE_S
+            and self._holder.config.preallocate is not True
+        ):
+            with suppress(OSError):  # they do no harm, and the next call tries again
+                segment.trim()
+
     def _write(self, segment: Segment, end: int) -> None:
         """If it fails, the segment goes on without: an append must not fail for this."""
         try:
-            if self._parts.fs.free_bytes(self._parts.directory) < FREE_BYTES_MIN:
+            kept_free = self._parts.owner.health.free_bytes_min + FREE_BYTES_MIN
+            if self._parts.fs.free_bytes(self._parts.directory) < kept_free:
                 return
             segment.write_ahead(end)
         except OSError as error:

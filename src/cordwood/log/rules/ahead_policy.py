@@ -23,7 +23,10 @@ GROWTH_BYTES_MAX: Final = 128 * KIB
 SMALL_SYNCS_MIN: Final = 16
 PAUSE_S_MAX: Final = 1.0
 
-FREE_BYTES_MIN: Final = 256 * MIB
+# A log that was not synced for so long gives its zeros back.
+IDLE_S: Final = 60.0
+
+FREE_BYTES_MIN: Final = 256 * MIB  # above what must stay free anyway
 PAGE_BYTES: Final = 4 * KIB
 
 
@@ -51,10 +54,11 @@ class SmallSyncs:
 def ahead_end(*, size: int, grown: int, segment_bytes: int) -> int | None:
     """Where a file should end whose batches end at `size`; None: with them.
 
-    The last sync was `grown` bytes ago. No file grows past `segment_bytes`.
+    The last sync was `grown` bytes ago. No file grows past `segment_bytes`. A file with zeros ends
+    with a page: that is how readers beside the writer know it.
     """
     if grown >= GROWTH_BYTES_MAX:
         return None
     wanted = size + min(max(size, AHEAD_BYTES_MIN), AHEAD_BYTES_MAX)
-    end = min(-(-wanted // PAGE_BYTES) * PAGE_BYTES, segment_bytes)
-    return end if end > size else None
+    pages = min(-(-wanted // PAGE_BYTES), segment_bytes // PAGE_BYTES)
+    return pages * PAGE_BYTES if pages * PAGE_BYTES > size else None

@@ -57,6 +57,7 @@ class DirectoryUpkeep:
                 log.rolling.roll_if_due()
             finally:
                 log.syncing.flush_if_due()
+                log.syncing.trim_if_idle()
 
         self._for_each("rolling", run)
 

@@ -245,6 +245,7 @@ class PartitionOpener:
             log_start=known.log_starts.get(place),
             is_clean=directory.was_clean,
             is_durable_exact=config.durability == "disk",
+            has_begun=entry.has_begun(number),
             allows_gaps=allows_gaps,
             manifest=manifest,
         )

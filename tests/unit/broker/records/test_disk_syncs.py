@@ -1,5 +1,6 @@
 """Syncs of the data loop: whatever comes of a sync, groups that wait for its end continue."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,6 +120,21 @@ def test_a_log_is_synced_if_the_system_has_no_thread_either(
 
     assert without == 2
     assert bench.log.state.durable == bench.log.end_offset == 3
+
+
+def test_who_waits_for_a_sync_under_way_goes_on_when_the_syncs_are_stopped(bench: Bench) -> None:
+    """The loop has ended and notes the end of no sync."""
+    bench.append()
+    bench.syncs.request(bench.log)
+    job = threading.Thread(target=bench.log.syncing.sync_pending, daemon=True)
+    job.start()
+
+    bench.syncs.stop()
+    job.join(30)
+    bench.syncs.stop()  # safe to repeat
+
+    assert not job.is_alive()
+    assert bench.log.state.durable == bench.log.end_offset
 
 
 # --- waiting for the end ----------------------------------------------------------------------

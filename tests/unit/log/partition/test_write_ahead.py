@@ -170,11 +170,70 @@ def test_a_sync_that_brings_much_writes_no_zeros(
 
 
 def test_a_file_grows_no_further_than_its_segment_may(fs: SimulatedFileSystem) -> None:
-    _, log = new_log(fs, AHEAD | {"internal.segment.bytes": 1200}, clock=ManualClock(NOW))
+    _, log = new_log(fs, AHEAD | {"internal.segment.bytes": 7000}, clock=ManualClock(NOW))
 
     log.append(value(0))
 
-    assert fs.size(FIRST) == 1200
+    assert fs.size(FIRST) == 4096  # it ends with a page
+
+
+def test_what_must_stay_free_is_not_filled_with_zeros() -> None:
+    capacity = FREE_BYTES_MIN + 10_000_000
+    fs = SimulatedFileSystem(clock=ManualClock(NOW), capacity_bytes=capacity)
+    store, log = new_log(fs, AHEAD, clock=ManualClock(NOW))
+    (directory,) = store.directories
+    directory.check_room(20_000_000)
+
+    fill(log, 3)
+
+    assert fs.size(FIRST) == 3 * SIZE
+
+
+@pytest.mark.parametrize(
+    ("config", "is_trimmed"), [({}, True), (AHEAD, False), ({"preallocate": "auto"}, True)]
+)
+def test_a_log_that_is_idle_gives_its_zeros_back(
+    fs: SimulatedFileSystem, config: dict[str, object], is_trimmed: bool
+) -> None:
+    clock = ManualClock(NOW)
+    _, log = new_log(fs, config, clock=clock)
+    fill(log, SMALL_SYNCS_MIN + 1)
+    end = log.state.segments.active.size
+    size = fs.size(FIRST)
+
+    log.syncing.trim_if_idle()
+    at_once = fs.size(FIRST)
+    clock.advance(61_000)
+    log.syncing.trim_if_idle()
+    later = fs.size(FIRST)
+    fill(log, 2)
+
+    assert size > end
+    assert at_once == size
+    assert later == (end if is_trimmed else size)
+    assert len(values(log)) == SMALL_SYNCS_MIN + 3
+
+
+def test_zeros_that_come_back_behind_a_rolled_segment_are_cut_off_again(
+    fs: SimulatedFileSystem,
+) -> None:
+    """A power cut undid the trimming, and the recovery point lies behind that segment."""
+    clock = ManualClock(NOW)
+    store, log = new_log(fs, AHEAD, clock=clock)
+    fill(log, 3)
+    end, size = log.state.segments.active.size, fs.size(FIRST)
+    store.maintain()
+    log.roll()
+    fill(log, 1)
+    write_all(fs.open_write(FIRST), end, bytes(size - end))
+    left = fs.kill()
+
+    _, log = reopened(left)
+
+    assert left.size(FIRST) == end
+    assert log.damages == []
+    assert values(log) == [value(number) for number in range(4)]
+    assert log.state.segments[0].size == end
 
 
 def test_a_disk_with_little_room_gets_no_zeros() -> None:
