@@ -18,7 +18,7 @@ from cordwood.errors import UnknownPartitionError, UnknownTopicError
 from crash.client import REFUSALS, Client, open_store
 from crash.history import BrokenPromise, check_store, settle
 from crash.power_cut import CHANGING
-from crash.scripts import SCRIPTS, directories_of
+from crash.scripts import SCRIPTS, directories_of, small_pages
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import Fault, ShortWrite, SimulatedFileSystem
 
@@ -67,12 +67,14 @@ def kinds_for(operation: str) -> list[str]:
 def all_faults(script: str, seed: int) -> Iterator[CallFault]:
     """Every call of the run with that seed, in every way it can fail."""
     fs = SimulatedFileSystem(clock=ManualClock())
-    SCRIPTS[script](Client(fs, Random(seed), directories=directories_of(script)))
+    with small_pages:
+        SCRIPTS[script](Client(fs, Random(seed), directories=directories_of(script)))
     for call, (operation, _) in enumerate(fs.call_log, 1):
         for kind in kinds_for(operation):
             yield CallFault(script, seed, call, kind)
 
 
+@small_pages
 def run_fault(fault: CallFault) -> None:
     """Raises `BrokenPromise`, or whatever else went wrong."""
     fs = SimulatedFileSystem(clock=ManualClock())

@@ -19,7 +19,7 @@ from cordwood.quantities import FilePosition
 from cordwood.storage.segment_reader import SegmentReader
 from crash.client import Client, look_beside, open_store
 from crash.history import BrokenPromise, History, check_store, settle
-from crash.scripts import AHEAD, SCRIPTS, directories_of
+from crash.scripts import AHEAD, SCRIPTS, directories_of, small_pages
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 
@@ -86,6 +86,7 @@ class CutWatch:
             self.cut = Cut(left, self._history().copy(), self._directories)
 
 
+@small_pages
 def run_seed(script: str, seed: int) -> None:
     """Raises `BrokenPromise`, or whatever else went wrong."""
     rng = Random(f"{script.removesuffix(AHEAD)} {seed}")  # a twin does the same

@@ -408,6 +408,10 @@ def everything(client: Client) -> None:
             client.read_beside()
 
 
+# For files of a few hundred bytes: zeros end with such a page. A decorator of what runs a script.
+small_pages = patch.object(ahead_policy, "PAGE_BYTES", 64)
+
+
 def with_zeros_ahead(function: Script) -> Script:
     """The script with zeros from the first sync on, or soon, in steps that suit small segments."""
 
@@ -418,7 +422,6 @@ def with_zeros_ahead(function: Script) -> Script:
         with (
             patch.object(ahead_policy, "SMALL_SYNCS_MIN", chance.randint(1, 4)),
             patch.object(ahead_policy, "AHEAD_BYTES_MIN", step),
-            patch.object(ahead_policy, "PAGE_BYTES", min(step, 512)),
         ):
             function(client)
 

@@ -6,7 +6,6 @@ system call. If that cannot be, because the active segment has no room for all o
 the write failed, each is written by itself and has an answer of its own.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -15,6 +14,7 @@ from cordwood.format.batch import BatchDecoder
 from cordwood.format.batch_header import stamp, stamp_alone
 from cordwood.format.batch_placing import place_batches
 from cordwood.format.unplaced_batch import UnplacedBatch
+from cordwood.log.partition.derived_files import DerivedFiles
 from cordwood.log.partition.log_epochs import LogEpochs
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_producers import LogProducers
@@ -34,8 +34,6 @@ from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.recovery import walk_segment
 from cordwood.storage.segment import Segment
 
-logger = logging.getLogger(__name__)
-
 # Asked about the batch of that index just before it is written by itself: None, or its answer.
 Admission = Callable[[int], "Offset | Exception | None"]
 
@@ -54,6 +52,8 @@ class BatchWriter:
         self._name = parts.name
         self._role = parts.role
         self._health = parts.owner.health
+        # A failure is tried again with the next append. If the disk is failing, a sync says so.
+        self._derived = DerivedFiles(parts.name, lambda _error: None)
         self._holder = holder
         self._rolling = rolling
         self._producers = producers
@@ -197,11 +197,8 @@ class BatchWriter:
 
     def _flush_index(self, segment: Segment) -> None:
         """Write entries of earlier batches. Before anything has changed: an interrupt may come."""
-        try:
-            segment.flush_index()
-        except OSError as error:
-            # Derived, and tried again with the next append.
-            logger.warning("%s: index entries could not be written: %s", self._name, error)
+        if segment.has_many_unflushed:
+            self._derived.write("index entries", segment.flush_index)
 
     def write_group(
         self,

@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import logging
 import random
 import threading
 import weakref
@@ -35,6 +36,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.quantities import INT64_MAX, Offset, ProducerId, TimestampMs
 from cordwood.storage.files import read_whole
+from cordwood.storage.segment import Segment
 from fakes.client_batches import NOW, client_batch, marker_batch, raw_batch, raw_record
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import ShortWrite, SimulatedFileSystem
@@ -1578,3 +1580,27 @@ def test_an_empty_batch_left_by_compaction_has_no_records(fs: SimulatedFileSyste
     assert [(r.offset, r.value) for r in again.read(3)] == [(10, b"z")]
     assert again.end_offset == 11
     assert again.offset_for_time(INT64_MAX) is None
+
+
+def test_index_entries_that_cannot_be_written_are_reported_once_and_then_their_end(
+    fs: SimulatedFileSystem, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make(fs, index_interval_bytes=1)
+    flush = Segment.flush_index
+
+    def refuse(self: Segment, **named: int) -> None:
+        if self.has_many_unflushed:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    caplog.set_level(logging.INFO)
+    with monkeypatch.context() as full:
+        full.setattr(Segment, "flush_index", refuse)
+        append_all(log, 200)
+    refused = [line for line in caplog.messages if "index entries" in line]
+    append_all(log, 200)
+
+    assert Segment.flush_index is flush
+    assert len(refused) == 1
+    assert "will be tried again" in refused[0]
+    lines = [line for line in caplog.messages if "index entries" in line]
+    assert lines[1:] == ["events-0: index entries can be written again"]
