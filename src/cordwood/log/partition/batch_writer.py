@@ -253,9 +253,9 @@ class BatchWriter:
         bases, position, end, newest, is_numbered = place_batches(data, batches, first, epoch)
         active = self._holder.state.segments.active
         if not self._rolling.has_room_for(active, position, newest, end, end - first):
-            incoming = Incoming(position, newest, Offset(end - 1), end - first)
             if position > self._holder.config.segment_bytes_effective:
                 return None
+            incoming = Incoming(position, newest, Offset(end - 1), end - first)
             if self._rolling.is_due_before(incoming, now_ms):
                 return None
         try:

@@ -83,16 +83,19 @@ class LogSync:
     def trim_if_idle(self) -> None:
         """Cut off zeros that nobody needs. Called by the housekeeping."""
         active = self._holder.state.segments.active
-        if active.ahead_end <= active.size or not self._holder.sync_lock.acquire(blocking=False):
+        if active.ahead_end <= active.size:
             return
+        hold = LockHold(self._holder.sync_lock)
         try:
+            if not hold.take(timeout_s=0):
+                return  # it is not idle
             with self._holder.lock:
                 state = self._holder.settled()
                 if state.is_writable and state.durable == state.end:
                     since_sync_s = self._parts.clock.monotonic() - self._last_sync_s
                     self._ahead.trim_if_idle(state, since_sync_s=since_sync_s)
         finally:
-            self._holder.sync_lock.release()
+            insist(hold.release)
 
     def sync_pending(self) -> None:
         """Sync what was appended so far. Called by the flusher; never raises."""
