@@ -8,6 +8,7 @@ from uuid import UUID
 from cordwood.broker.error_codes import error_message
 from cordwood.broker.net.answer import Connection, SoleAnswer
 from cordwood.broker.net.answer_row import AnswerRow
+from cordwood.broker.net.gathered_frames import Gathering
 from cordwood.broker.net.socket_rows import NOT_IN_ROW
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.produce_answers import encode_refusable
@@ -29,6 +30,7 @@ from cordwood.quantities import Offset
 
 _WRITE, _TOPIC = needs.PRODUCE_TOPIC.operation, needs.PRODUCE_TOPIC.resource
 ACKS_ALL: Final = -1
+_PARTED_MIN: Final = 12  # the answers to fewer requests leave together
 
 # How a batch of a transaction is checked, and the lease if it begins one in the log.
 TransactionPermit = tuple[TransactionRules, Lease | None]
@@ -109,6 +111,18 @@ class ProduceLane:
         if lease is not None:
             self.leases.append(lease)
 
+    def enter_row(
+        self, clients: list[Gathering], ids: list[int], version: int, acks: int, timeout_ms: int
+    ) -> None:
+        """The batches of requests that came together were added to the group."""
+        last = self.requests[-1] if self.requests else None
+        if isinstance(last, AnswerRow) and last.version == version and last.acks == acks:
+            last.extend(clients, ids)
+            if timeout_ms > self.timeout_ms:  # noqa: PLR1730 (max() would be a call)
+                self.timeout_ms = timeout_ms
+        else:
+            self.enter(AnswerRow(clients, ids, version, acks), timeout_ms)
+
     def enter(self, answer: Owed, timeout_ms: int) -> None:
         """The batch of that request was added to the group, or those of a row."""
         self.requests.append(answer)
@@ -123,32 +137,58 @@ class ProduceLane:
         alone: list[tuple[SoleAnswer, Offset]] = []
         for owed, bases in produced:
             if isinstance(owed, AnswerRow):
-                alone += self._accept_row(owed, bases, log_start)
+                alone += self._accept_row(owed, bases, log_start, owed.count)
             else:
                 alone.append((owed, bases[0]))
         if alone:
             self._accept_each(alone, log_start)
 
+    def accept_first(self, produced: Sequence[Produced], count: int) -> Sequence[Produced]:
+        """Answer the first `count` requests, less than all; return what is left.
+
+        A row may be answered in part.
+        """
+        whole = 0
+        while produced[whole][0].count <= count:
+            count -= produced[whole][0].count
+            whole += 1
+        if whole:
+            self.accept(produced[:whole])
+        row, bases = produced[whole]
+        if count and isinstance(row, AnswerRow):
+            log_start = self.log.archive.known_start_offset
+            alone = self._accept_row(row, bases, log_start, count)
+            if alone:
+                self._accept_each(alone, log_start)
+        return produced[whole:]
+
     def _accept_row(
-        self, row: AnswerRow, bases: list[Offset], log_start: Offset
+        self, row: AnswerRow, bases: list[Offset], log_start: Offset, stop: int
     ) -> list[tuple[SoleAnswer, Offset]]:
-        """Answer a row in one call; return those that must be answered by themselves."""
+        """Answer a row up to `stop` in one call; return those that must be answered alone."""
         response = self.responses.get(row.version) or self._response_of(row.version)
-        frames, size = response.encode_all(row.correlation_ids, bases, log_start)
-        alone: list[tuple[SoleAnswer, Offset]] = []
-        count = row.count
-        sent = count * size
-        for index, result in row.send(frames, size):
-            sent -= size
+        first, ids = row.answered, row.correlation_ids
+        if first or stop < len(ids):
+            ids, bases = ids[first:stop], bases[first:stop]
+        frames, size = response.encode_all(ids, bases, log_start)
+        unusual = row.send(frames, size, stop)
+        sent = (stop - first) * size
+        alone: list[tuple[SoleAnswer, Offset]] = []  # counted when they are answered
+        for index, result in unusual:
+            at = index - first
             if result == NOT_IN_ROW:
-                count -= 1
-                alone.append((row.single(index), bases[index]))
+                sent -= size
+                alone.append((row.single(index), bases[at]))
             else:
-                frame = bytes(frames[index * size : (index + 1) * size])
-                sent += row.connections[index].send_failed(frame, result)
-        if count:
-            latency_s = monotonic() - row.started_s
-            row.connections[0].counts.answered_together(row.api_key, latency_s, count, sent)
+                frame = bytes(frames[at * size : (at + 1) * size])
+                sent += row.connections[index].send_failed(frame, result) - size
+        counts, now_s = row.connections[0].counts, monotonic()
+        for count, started_s in row.starts(first, stop):
+            if alone:
+                count -= sum(answer.started_s == started_s for answer, _ in alone)  # noqa: PLW2901
+            if count:
+                counts.answered_together(row.api_key, now_s - started_s, count, sent)
+                sent = 0
         return alone
 
     def _accept_each(
@@ -224,7 +264,7 @@ class GroupReply:
     `show` tells the readers of the log, who see the records before their producers are answered.
     """
 
-    __slots__ = ("_code", "_lane", "_produced", "_show")
+    __slots__ = ("_code", "_is_parted", "_lane", "_produced", "_show")
 
     def __init__(
         self,
@@ -236,17 +276,22 @@ class GroupReply:
         self._produced = produced
         self._show = show
         self._code = ErrorCode.none
+        self._is_parted = False
 
     def refuse(self, code: ErrorCode, log: PartitionLog | None = None) -> None:
         self._code = code
 
     def send_part(self) -> None:
-        """Answer all but the last of several rows: they are durable. `send` answers that one."""
-        if len(self._produced) > 1:
+        """Answer two thirds of the requests, if they are many: they are durable.
+
+        `send` answers the others, while the disk works on the next group. A sync takes less time
+        than all answers.
+        """
+        count = sum([owed.count for owed, _ in self._produced])
+        if count >= _PARTED_MIN and not self._is_parted:
+            self._is_parted = True
             self._show_records()
-            *first, last = self._produced
-            self._produced = [last]
-            self._lane.accept(first)
+            self._produced = self._lane.accept_first(self._produced, count * 2 // 3)
 
     def _show_records(self) -> None:
         show, self._show = self._show, None

@@ -60,7 +60,6 @@ logger = logging.getLogger(__name__)
 _WRITE, _TRANSACTION = needs.PRODUCE_TOPIC.operation, needs.PRODUCE_TRANSACTION.resource
 _SIZE_BYTES: Final = 4  # the size of a frame, before it
 _GROUP_BYTES_MAX: Final = 1024 * 1024  # larger groups gain nothing and wait longer
-_PARTED_MIN: Final = 12  # requests in a run; the answers to fewer leave together
 _LARGE_BATCH: Final = 96 * 1024  # from here on a copy costs more than a write of its own
 _ALL_PLACED: Final = {int}  # the types of the answers of a log that took every batch
 
@@ -200,11 +199,8 @@ class ProduceLanes:
             row = AnswerRow(clients, ids, version, acks)
             self._enter_each(lane, batches, joined, row.singles(), timeout_ms)
             return lane
-        first = _first_part(len(clients))
-        rows = [AnswerRow(clients[:first], ids[:first], version, acks)]
-        if first < len(clients):
-            rows.append(AnswerRow(clients[first:], ids[first:], version, acks))
-        self._enter_all(lane, batches, joined, rows, timeout_ms, is_numbered=is_numbered)
+        self._add_all(lane, batches, joined, is_numbered=is_numbered)
+        lane.enter_row(clients, ids, version, acks, timeout_ms)
         return lane
 
     def _lane_for(self, version: int, name: bytes, partition: int, acks: int) -> ProduceLane | None:
@@ -306,17 +302,15 @@ class ProduceLanes:
             self._enter(lane, rest[: batch.size], batch, answer, timeout_ms)
             rest = rest[batch.size :]
 
-    def _enter_all(
+    def _add_all(
         self,
         lane: ProduceLane,
         batches: list[UnplacedBatch],
         joined: bytearray,
-        rows: Sequence[AnswerRow],
-        timeout_ms: int,
         *,
         is_numbered: bool,
     ) -> None:
-        """As `_enter_each`, for batches that have no producer, or each another one."""
+        """Add batches that have no producer, or each another one, to the group of their lane."""
         if lane.requests and (
             len(lane.group.data) + len(joined) > _GROUP_BYTES_MAX
             or (is_numbered and not all(map(lane.group.has_room_for, batches)))
@@ -326,8 +320,6 @@ class ProduceLanes:
             lane.group.add_numbered(joined, batches)
         else:
             lane.group.add_unnumbered(joined, batches)
-        for row in rows:
-            lane.enter(row, timeout_ms)
 
     def _append_large(
         self,
@@ -483,14 +475,6 @@ class ProduceLanes:
             lane.log.batches.note_refused(lane.group.batches)
             return [RefusedError(code, "this replica cannot append now")] * len(lane.group)
         return lane.log.batches.append_group(lane.group, led_in=self._table.led_in(lane.log))
-
-
-def _first_part(count: int) -> int:
-    """How many of the answers to a run of requests leave before the next group is appended.
-
-    The others leave while the disk works on that group. A sync takes less time than all of them.
-    """
-    return count if count < _PARTED_MIN else count * 2 // 3
 
 
 def _are_of_different_producers(batches: Sequence[UnplacedBatch]) -> bool:

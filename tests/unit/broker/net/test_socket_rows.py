@@ -60,9 +60,9 @@ def row_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     send = AnswerRow.send
 
-    def note(self: AnswerRow, frames: bytearray, size: int) -> list[tuple[int, int]]:
-        sizes.append(self.count)
-        return send(self, frames, size)
+    def note(self: AnswerRow, frames: bytearray, size: int, stop: int) -> list[tuple[int, int]]:
+        sizes.append(stop - self.answered)
+        return send(self, frames, size, stop)
 
     monkeypatch.setattr(AnswerRow, "send", note)
     return sizes

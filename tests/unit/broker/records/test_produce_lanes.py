@@ -165,10 +165,10 @@ def test_an_answer_is_sent_only_after_the_sync_that_covers_its_record(
         sent.append((placed(frame), log.state.durable))
         return send_alone(self, answer, frame)
 
-    def note_all(self: AnswerRow, frames: bytearray, size: int) -> list[tuple[int, int]]:
+    def note_all(self: AnswerRow, frames: bytearray, size: int, stop: int) -> list[tuple[int, int]]:
         for at in range(0, len(frames), size):
             sent.append((placed(bytes(frames[at : at + size])), log.state.durable))
-        return send_row(self, frames, size)
+        return send_row(self, frames, size, stop)
 
     monkeypatch.setattr(ClientConnection, "send_alone", note)
     monkeypatch.setattr(AnswerRow, "send", note_all)
