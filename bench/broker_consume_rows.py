@@ -8,7 +8,7 @@ from bench.broker_consumers import FETCH_BYTES, java_consume, librdkafka_consume
 from bench.broker_produce_rows import size_name, workload
 from bench.broker_producers import Workload, wire_produce
 from bench.broker_servers import OS, BrokerServer, new_topic
-from bench.broker_stage import Load, Stage, cpu_rows, load_row, measure_loads
+from bench.broker_stage import CLIENT_TURNS, Load, Stage, cpu_rows, load_row, measure_loads
 from bench.measure import Context, Row
 from cordwood.quantities import KIB, MIB
 
@@ -22,6 +22,7 @@ class _Client:
     work: Workload  # the share of the topic's records that it reads
     note: str
     is_slow_to_start: bool = False
+    turns: int = 1  # samples for each run
 
 
 def consume_rows(context: Context, stage: Stage, value_size: int) -> list[Row]:
@@ -47,12 +48,14 @@ def _clients(context: Context, stage: Stage, work: Workload) -> Iterator[_Client
         note=f"one connection, Fetch of {FETCH_BYTES // MIB} MiB, batches of 256 KiB",
     )
     small = work.value_size < KIB
-    fewer = workload(context, work.value_size, full_mib=256 if small else 1024, quick_mib=32)
+    full_mib = 256 if small else 1024
+    fewer = workload(context, work.value_size, full_mib=full_mib, quick_mib=32)
     yield _Client(
         name="librdkafka",
         consume=librdkafka_consume,
-        work=fewer,
+        work=workload(context, work.value_size, full_mib=full_mib // CLIENT_TURNS, quick_mib=32),
         note="confluent-kafka's consume, assigned",
+        turns=context.pick(CLIENT_TURNS, 1),
     )
     tools = stage.kafka
     if tools is not None:
@@ -79,7 +82,7 @@ def _rows(
         servers,
         OS,
         lambda server: client.consume(server, topics[server.name], work),
-        runs=1 if is_single else context.runs,
+        runs=1 if is_single else context.runs * client.turns,
         warm_up=not client.is_slow_to_start,
     )
     title = f"consume {size_name(work.value_size)}, {client.name}"

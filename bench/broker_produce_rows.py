@@ -12,7 +12,7 @@ from bench.broker_producers import (
     wire_produce,
 )
 from bench.broker_servers import OS, BrokerServer, new_topic
-from bench.broker_stage import Load, Stage, cpu_rows, load_row, measure_loads
+from bench.broker_stage import CLIENT_TURNS, Load, Stage, cpu_rows, load_row, measure_loads
 from bench.measure import Context, Row
 from bench.null_server import NULL
 from bench.wire_load import pipeline_produce
@@ -47,10 +47,12 @@ def wire_produce_rows(context: Context, stage: Stage, value_size: int) -> list[R
 
 
 def librdkafka_produce_rows(context: Context, stage: Stage, value_size: int) -> list[Row]:
-    work = workload(context, value_size, full_mib=512, quick_mib=64 if value_size >= KIB else 16)
+    full_mib, turns = 512 // CLIENT_TURNS, context.pick(CLIENT_TURNS, 1)
+    quick_mib = 64 if value_size >= KIB else 16
+    work = workload(context, value_size, full_mib=full_mib, quick_mib=quick_mib)
     title = f"produce {size_name(value_size)}, librdkafka"
     note = f"confluent-kafka's produce_batch, which is the limit here; {work.records:,} records"
-    return list(_rows(context, stage, title, work, librdkafka_produce, note=note))
+    return list(_rows(context, stage, title, work, librdkafka_produce, note=note, turns=turns))
 
 
 def java_produce_rows(context: Context, stage: Stage, value_size: int) -> list[Row]:
@@ -94,6 +96,7 @@ def _rows(
     note: str,
     peers: Mapping[str, Callable[[], Load]] | None = None,
     is_slow_to_start: bool = False,
+    turns: int = 1,
 ) -> Iterator[Row]:
     def load(server: BrokerServer) -> Load:
         with new_topic(server, OS) as topic:
@@ -105,7 +108,7 @@ def _rows(
         stage.servers(context),
         OS,
         load,
-        runs=1 if is_single else context.runs,
+        runs=1 if is_single else context.runs * turns,
         warm_up=not is_slow_to_start,
         peers=peers,
     )

@@ -12,6 +12,7 @@ from cordwood.broker.config.security_config import ListenerConfig
 from cordwood.broker.net.client_connection import ClientConnection
 from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.event_loop import READABLE, EventLoop
+from cordwood.broker.net.pacing import is_of_this_machine, send_unpaced
 from cordwood.broker.net.session import Session
 from cordwood.broker.security.connection_rates import ConnectionRates
 from cordwood.errors import ConfigError
@@ -50,6 +51,8 @@ def bound_socket(listener: ListenerConfig, config: BrokerConfig) -> socket.socke
             listening.setsockopt(
                 socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes
             )
+        if is_loopback(str(address[0])):
+            send_unpaced(listening)
         listening.bind(address)
         listening.listen(config.socket_listen_backlog_size)
     except OSError as error:
@@ -242,6 +245,8 @@ class Acceptor:
             connected.setsockopt(
                 socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes
             )
+        if not self._listener.is_local and is_of_this_machine(connected, host):
+            send_unpaced(connected)
         authentication = self._host.authentications.get(self._listener.name)
         session = Session(
             listener=self._known_as,

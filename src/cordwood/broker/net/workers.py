@@ -1,13 +1,20 @@
-"""The threads for requests that may wait for the disk."""
+"""The threads for requests that may wait for the disk.
+
+A thread costs more than its stack: each that has appended something keeps a buffer of 1.3 MB for
+the next time. So there are only as many as there are tasks at once, and those that had nothing to
+do for a while end.
+"""
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_IDLE_S: Final = 5.0  # then a thread ends, unless it is the last one
 
 
 class _Task(NamedTuple):
@@ -20,13 +27,16 @@ class Workers(Executor):
 
     Its threads do not keep the process alive: one may wait for an archive that never answers.
 
-    Invariant: ``len(_threads) == _staying + (None in _tasks)``, until `shutdown`. So there is a
-    thread for every task.
+    Invariants, until `shutdown`: ``len(_threads) == _staying + (None in _tasks)``, and
+    ``_staying >= min(_unfinished, _count)``. So no task waits for another while there may be more
+    threads.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, idle_s: float = _IDLE_S) -> None:
         self._lock = threading.Lock()
         self._count = count
+        self._idle_s = idle_s
+        self._unfinished = 0  # tasks that wait or run
         self._staying = 0  # threads that were not told to end
         self._threads: set[threading.Thread] = set()
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()  # None ends one thread
@@ -49,12 +59,16 @@ class Workers(Executor):
             if self._is_shut_down:
                 raise RuntimeError("the workers were shut down")
             self._tasks.put(_Task(future, run))
-            if self._staying < self._count:
-                self._staying += 1
-                thread = threading.Thread(target=self._run, name="cordwood-worker", daemon=True)
-                self._threads.add(thread)
-                thread.start()
+            self._unfinished += 1
+            self._start_threads()
         return future
+
+    def _start_threads(self) -> None:
+        while self._staying < min(self._unfinished, self._count):
+            self._staying += 1
+            thread = threading.Thread(target=self._run, name="cordwood-worker", daemon=True)
+            self._threads.add(thread)
+            thread.start()
 
     def resize(self, count: int) -> None:
         """Use so many threads, at least one, from the next request on."""
@@ -64,6 +78,8 @@ class Workers(Executor):
             while self._staying > count:
                 self._staying -= 1
                 self._tasks.put(None)
+            if not self._is_shut_down:
+                self._start_threads()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         with self._lock:
@@ -87,8 +103,27 @@ class Workers(Executor):
             return
 
     def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
+        while True:
+            try:
+                task = self._tasks.get(timeout=self._idle_s)
+            except Empty:
+                if self._leave():
+                    return
+                continue
+            if task is None:
+                break
             task.run()
             del task  # what it refers to is not kept until the next one comes
+            with self._lock:
+                self._unfinished -= 1
         with self._lock:
             self._threads.discard(threading.current_thread())
+
+    def _leave(self) -> bool:
+        """Whether this thread may end: it had nothing to do, and the others suffice."""
+        with self._lock:
+            if self._is_shut_down or self._staying <= max(self._unfinished, 1):
+                return False
+            self._staying -= 1
+            self._threads.discard(threading.current_thread())
+            return True
