@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from cordwood.broker.net.large_frame import FramePool
+from cordwood.broker.net.frame_pool import FramePool
 from cordwood.broker.net.socket_rows import SocketRows
 
 logger = logging.getLogger(__name__)

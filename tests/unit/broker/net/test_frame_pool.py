@@ -1,6 +1,6 @@
 """Buffers for large frames are kept while they are used again, and no longer."""
 
-from cordwood.broker.net.large_frame import FramePool
+from cordwood.broker.net.frame_pool import FramePool
 from cordwood.quantities import KIB, MIB
 
 SIZE = 256 * KIB
