@@ -240,7 +240,7 @@ class Attack:
 
     def check_row(self) -> None:
         loop = self.bench.loop
-        for fd, connection in enumerate(loop.rows.members):
+        for fd, connection in enumerate(loop.row_members):
             if connection is not None:
                 assert connection.fd == fd
                 assert connection.is_in_row

@@ -65,10 +65,10 @@ class AnswerRow(Answer):
         """
         first, connections = self.answered, self.connections
         self.answered = stop
-        loop = connections[0].loop
+        turn_s, rows = connections[0].loop.turn_s, connections[0].rows
         if not first and stop == len(connections):
-            return loop.rows.send(connections, frames, size, loop.turn_s)
-        unusual = loop.rows.send(connections[first:stop], frames, size, loop.turn_s)
+            return rows.send(connections, frames, size, turn_s)
+        unusual = rows.send(connections[first:stop], frames, size, turn_s)
         return [(first + index, result) for index, result in unusual] if unusual else unusual
 
     def starts(self, first: int, stop: int) -> list[tuple[int, float]]:

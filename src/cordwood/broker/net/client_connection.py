@@ -45,6 +45,7 @@ from cordwood.broker.net.outbox import Outbox
 from cordwood.broker.net.registration import Registration
 from cordwood.broker.net.request_metrics import ThreadCounts
 from cordwood.broker.net.session import Session
+from cordwood.broker.net.socket_rows import SocketRows
 from cordwood.errors import FormatError, LimitExceededError
 from cordwood.protocol.api_catalog import ApiKey
 
@@ -91,6 +92,7 @@ class ClientConnection:
         "last_active_s",
         "loop",
         "muted_until_s",
+        "rows",
         "session",
     )
 
@@ -131,7 +133,8 @@ class ClientConnection:
         self.muted_until_s = 0.0  # by the loop's clock; 0: not muted
         self._unmuting: Timer | None = None
         self._gathered: GatheredFrames | None = None  # that small requests are left to
-        self.is_in_row = False  # see `socket_rows`
+        self.rows: SocketRows  # of the loop, if small requests are left to `_gathered`
+        self.is_in_row = False
 
     def attach(self) -> None:
         """Register with the loop, which reports from now on what the socket is ready for."""
@@ -141,6 +144,8 @@ class ClientConnection:
         router = self._host.router
         if self._has_plain_socket and self.loop is router.data_loop:
             self._gathered = router.gathered
+            if self._gathered is not None:
+                self.rows = self._gathered.rows
         self._registration.enter(self.loop)
         self._resume(self.loop)
 
@@ -279,7 +284,7 @@ class ClientConnection:
             size, api_key = _FRAME_BEGINNING.unpack_from(scratch)
             if api_key == _PRODUCE and loop.ready_count > 1:
                 self.is_in_row = not (self._is_ended or self._registration.is_lost)
-                loop.rows.make_room(self.fd)
+                self.rows.make_room(self.fd)
                 gathered.add(self, count)
                 return
             take = router.take_frames.get(api_key)
@@ -308,7 +313,7 @@ class ClientConnection:
         """Something else than a small request happens, or is going to."""
         if self.is_in_row:
             self.is_in_row = False
-            self.loop.rows.forget(self.fd)
+            self.rows.forget(self.fd)
 
     def _receive_more(self) -> None:
         """Receive the rest of a large frame, or what follows an unhandled backlog."""

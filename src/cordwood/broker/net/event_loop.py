@@ -6,7 +6,7 @@ need the readiness of a socket, not a stream or a transport. See docs/decisions.
 
 A turn of the loop: make the call that somebody wants before it waits, wait for sockets, call the
 functions of those that are ready, or receive from several at once that are in the row
-(`socket_rows`), make the calls that these left for afterwards, run due timers, run the calls that
+(`row_members`), make the calls that these left for afterwards, run due timers, run the calls that
 other threads asked for, then those that were left for the end of the turn.
 Everything but `call_soon` and `stop` belongs to the loop's own thread.
 """
@@ -21,10 +21,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from cordwood.broker.net.frame_pool import FramePool
-from cordwood.broker.net.socket_rows import SocketRows
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +70,8 @@ class EventLoop:
         # Connections receive into this buffer, and copy what they have to keep.
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.frames = FramePool()
-        self.rows = SocketRows()
+        # Connections that `receive_together` may receive from, by descriptor; None: it may not.
+        self.row_members: list[Any] = []
         self.receive_together: ReceivesTogether | None = None
         self.before_waiting: Callable[[], None] | None = None  # what is called first in each turn
         self.turn_s = time.monotonic()  # when this turn began; precise enough for most purposes
@@ -195,7 +195,7 @@ class EventLoop:
         self.ready_count = count = len(events)
         self.together_count = 0
         self.turn_s = time.monotonic()
-        receive_together, members = self.receive_together, self.rows.members
+        receive_together, members = self.receive_together, self.row_members
         index = 0
         while index < count:
             fd, mask = events[index]

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from cordwood.broker.net.answer import Connection
 from cordwood.broker.net.event_loop import RECEIVE_BYTES, EventLoop
-from cordwood.broker.net.socket_rows import RowMember
+from cordwood.broker.net.socket_rows import RowMember, SocketRows
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,9 @@ _GATHERED_BYTES_MAX: Final = 128 * 1024  # then they are handed over, before the
 
 
 class Gathering(Connection, RowMember, Protocol):
-    """A connection that leaves requests here."""
+    """A connection that leaves requests here. `rows` are those of its loop."""
+
+    rows: SocketRows
 
 
 class TakesFrames(Protocol):
@@ -55,6 +57,7 @@ class GatheredFrames:
 
     `room` is where the next bytes of a connection are received, always as many as one receive
     takes. A connection calls `add` if it leaves them there, and has handled them otherwise.
+    `rows` are the connections that leave them there again and again.
     """
 
     __slots__ = (
@@ -66,11 +69,13 @@ class GatheredFrames:
         "_size",
         "_take_all",
         "room",
+        "rows",
     )
 
     def __init__(self, loop: EventLoop, take_all: TakesFrames) -> None:
         self._loop = loop
         self._take_all = take_all
+        self.rows = SocketRows(loop.row_members)
         self._buffer = memoryview(bytearray(_GATHERED_BYTES_MAX + RECEIVE_BYTES))
         self._connections: list[Gathering] = []
         self._ends: list[int] = []
@@ -100,7 +105,7 @@ class GatheredFrames:
         loop, before, data = self._loop, self._size, self._buffer
         connections = self._connections
         try:
-            index, end, unusual = loop.rows.receive(
+            index, end, unusual = self.rows.receive(
                 events,
                 first,
                 data,

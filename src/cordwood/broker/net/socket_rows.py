@@ -66,13 +66,14 @@ _M = TypeVar("_M", bound=RowMember)
 class SocketRows:
     """The connections of one loop that are in the row. Belongs to that loop.
 
-    Invariant: what `members` has for a descriptor is a member, and has that descriptor.
+    `members` is the loop's own list: the loop looks there whom to receive from together.
+    Invariant: what it has for a descriptor is a member, and has that descriptor.
     """
 
     __slots__ = ("_table", "members")
 
-    def __init__(self) -> None:
-        self.members: list[Any] = []  # by descriptor; None: nobody
+    def __init__(self, members: list[Any]) -> None:
+        self.members = members  # by descriptor; None: nobody
         self._table = array("q", bytes(8 * _COLUMNS * _LINES_MIN))
 
     def make_room(self, fd: int) -> None:

@@ -101,7 +101,7 @@ def rounds(bench: RecordBench, count: int = 1) -> None:
 
 
 def members(bench: RecordBench) -> list[bool]:
-    known = bench.loop.rows.members
+    known = bench.loop.row_members
     return [
         connection.fd < len(known) and known[connection.fd] is connection
         for connection in bench.connections
