@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from cordwood.broker.handlers.api_versions import unsupported_version_response
-from cordwood.broker.net.answer import Answer, Connection, begin_answer
-from cordwood.broker.net.client_connection import ClientConnection
-from cordwood.broker.net.connection_host import ConnectionHost
-from cordwood.broker.net.connection_registry import ConnectionRegistry
-from cordwood.broker.net.event_loop import EventLoop
-from cordwood.broker.net.memory_budget import MemoryBudget
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
-from cordwood.broker.net.request_metrics import RequestMetrics
-from cordwood.broker.net.request_router import RequestRouter
-from cordwood.broker.net.session import UNLIMITED
+from cordwood.broker.net.connections.client_connection import ClientConnection
+from cordwood.broker.net.connections.connection_host import ConnectionHost
+from cordwood.broker.net.connections.connection_registry import ConnectionRegistry
+from cordwood.broker.net.loop.event_loop import EventLoop
+from cordwood.broker.net.memory.memory_budget import MemoryBudget
+from cordwood.broker.net.requests.answer import Answer, Connection, begin_answer
+from cordwood.broker.net.requests.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.requests.request_metrics import RequestMetrics
+from cordwood.broker.net.requests.session import UNLIMITED
+from cordwood.broker.net.routing.request_router import RequestRouter
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields, encode_request
 from fakes.sessions import LOCAL_SESSION

@@ -20,7 +20,7 @@ from cordwood.broker.handlers.group_admin import GroupAdminHandler
 from cordwood.broker.handlers.group_membership import GroupMembershipHandler
 from cordwood.broker.handlers.group_offsets import GroupOffsetsHandler
 from cordwood.broker.handlers.offset_fetch import OffsetFetchHandler
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route
+from cordwood.broker.net.requests.request import Deferred, RequestContext, Response, Route
 from cordwood.errors import CordwoodError
 from cordwood.log.rules.producer_state import VerificationGuard
 from cordwood.log.store.store import Store

@@ -10,7 +10,7 @@ from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.classic_member import JoinRequest, SyncRequest
 from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.broker.groups.classic.metadata_budget import MetadataBudget
-from cordwood.broker.net.request import Deferred
+from cordwood.broker.net.requests.request import Deferred
 from cordwood.format.groups.group_metadata import (
     GroupMetadata,
     decode_group_metadata,

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.dynamic_configs import DynamicConfigs
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route
-from cordwood.broker.net.session import Session
+from cordwood.broker.net.requests.request import Deferred, RequestContext, Response, Route
+from cordwood.broker.net.requests.session import Session
 from cordwood.broker.records.early_answers import FindAnswer
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store

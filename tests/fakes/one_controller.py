@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cordwood.broker.cluster.control.control_config import ControllerAddress
-from cordwood.broker.net.outbound_call import OutboundCall
+from cordwood.broker.net.outbound.outbound_call import OutboundCall
 
 
 class OneController:

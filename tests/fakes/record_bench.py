@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from cordwood.broker.handlers.api_versions import unsupported_version_response
-from cordwood.broker.net.client_connection import ClientConnection
-from cordwood.broker.net.connection_host import ConnectionHost
-from cordwood.broker.net.connection_registry import ConnectionRegistry
-from cordwood.broker.net.event_loop import EventLoop
-from cordwood.broker.net.memory_budget import MemoryBudget
-from cordwood.broker.net.request_metrics import RequestMetrics
-from cordwood.broker.net.request_router import RequestRouter
-from cordwood.broker.net.session import UNLIMITED, Access
+from cordwood.broker.net.connections.client_connection import ClientConnection
+from cordwood.broker.net.connections.connection_host import ConnectionHost
+from cordwood.broker.net.connections.connection_registry import ConnectionRegistry
+from cordwood.broker.net.loop.event_loop import EventLoop
+from cordwood.broker.net.memory.memory_budget import MemoryBudget
+from cordwood.broker.net.requests.request_metrics import RequestMetrics
+from cordwood.broker.net.requests.session import UNLIMITED, Access
+from cordwood.broker.net.routing.request_router import RequestRouter
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.fetch_handler import FetchHandler
 from cordwood.broker.records.fetch_sessions import FetchSessions

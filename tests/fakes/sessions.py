@@ -3,7 +3,7 @@
 from typing import Final
 
 from cordwood.broker.cluster_identity import ClientListener
-from cordwood.broker.net.session import Session
+from cordwood.broker.net.requests.session import Session
 
 LISTENER: Final = ClientListener(name="PLAINTEXT", host="broker.example", port=9092)
 LOCAL_SESSION: Final = Session(

@@ -5,7 +5,7 @@ import ssl
 from pathlib import Path
 
 from cordwood.broker.config.tls_config import TlsConfig
-from cordwood.broker.net.tls_socket import TlsSocket
+from cordwood.broker.net.sockets.tls_socket import TlsSocket
 from cordwood.broker.security.tls_context import make_context
 from fakes.tls_files import TlsFiles
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from cordwood.broker.config.sasl_config import SaslConfig, SaslKeys
-from cordwood.broker.net.answer import Answer
-from cordwood.broker.net.connection_host import ConnectionHost
-from cordwood.broker.net.request_metrics import RequestMetrics, ThreadCounts
-from cordwood.broker.net.sasl_gate import SaslGate, guarded
-from cordwood.broker.net.session import UNLIMITED, Session
+from cordwood.broker.net.accepting.sasl_gate import SaslGate, guarded
+from cordwood.broker.net.connections.connection_host import ConnectionHost
+from cordwood.broker.net.requests.answer import Answer
+from cordwood.broker.net.requests.request_metrics import RequestMetrics, ThreadCounts
+from cordwood.broker.net.requests.session import UNLIMITED, Session
 from cordwood.broker.security.authentication import ListenerAuthentication
 from cordwood.broker.security.authentication_events import AuthenticationCounts, EventGroup
 from cordwood.errors import FormatError

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import trustme
 
 from cordwood.broker.config.tls_config import TlsConfig
-from cordwood.broker.net.tls_socket import TlsSocket
+from cordwood.broker.net.sockets.tls_socket import TlsSocket
 from cordwood.broker.security.tls_context import make_context
 from cordwood.errors import FormatError
 from cordwood.protocol.acl_codes import AclOperation, AclPattern, AclPermission, AclResource

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 
 from cordwood.broker.cluster.control.control_channel import ControlEvents, KraftControl
 from cordwood.broker.cluster.control.control_config import ControlConfig, parse_controllers
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.broker.security.peer_tls import peer_tls
 from cordwood.cluster.control.broker_lifecycle import Phase, SessionTimes
 from cordwood.cluster.control.membership import Membership

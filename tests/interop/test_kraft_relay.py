@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from cordwood.broker.cluster.control.control_relay import ControllerRelay
-from cordwood.broker.net.request import Deferred, RequestContext
+from cordwood.broker.net.requests.request import Deferred, RequestContext
 from cordwood.broker.security.access_table import Need
 from cordwood.cluster.control.broker_lifecycle import Phase
 from cordwood.protocol.acl_codes import CLUSTER_NAME

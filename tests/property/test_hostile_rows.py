@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.net.client_connection import ClientConnection
+from cordwood.broker.net.connections.client_connection import ClientConnection
 from cordwood.log.partition.log_sync import SyncUnderWay
 from cordwood.protocol.acl_codes import AclOperation, AclResource
 from cordwood.protocol.api_catalog import ApiKey

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordwood.broker.net import row_transfers
+from cordwood.broker.net.rows import row_transfers
 from cordwood.protocol import sole_produce
 from cordwood.quantities import Offset
 
@@ -40,7 +40,7 @@ def load_plain(path: str) -> ModuleType:
     return module
 
 
-plain = load_plain("broker/net/row_transfers.py")
+plain = load_plain("broker/net/rows/row_transfers.py")
 plain_sole_produce = load_plain("protocol/sole_produce.py")
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cordwood.broker.cluster_view import SoleBroker
 from cordwood.broker.handlers.transaction_frames import TransactionFrames
 from cordwood.broker.handlers.transactions import TransactionsHandler
-from cordwood.broker.net.request import RunsOn
+from cordwood.broker.net.requests.request import RunsOn
 from cordwood.broker.records.transaction_rounds import TransactionRounds
 from cordwood.format.file_names import TRANSACTION_STATE_TOPIC
 from cordwood.log.transactions.transaction_entry import Granted, Outcome

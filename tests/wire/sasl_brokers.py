@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import cordwood
-from cordwood.broker.net.sasl_gate import SaslGate
+from cordwood.broker.net.accepting.sasl_gate import SaslGate
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
 from fakes.sasl_clients import Issuer, ScramClient, plain, state_of

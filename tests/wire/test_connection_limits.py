@@ -89,7 +89,7 @@ def test_a_large_request_waits_for_memory_and_is_served_when_there_is_some() -> 
 
 
 def test_a_large_request_that_stops_arriving_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cordwood.broker.net.connection_registry._SWEEP_S_MAX", 0.05)
+    monkeypatch.setattr("cordwood.broker.net.connections.connection_registry._SWEEP_S_MAX", 0.05)
     with cordwood.Broker(topics=["t"]) as broker:
         server = broker._running()
         memory = server._host.memory
@@ -152,8 +152,8 @@ def test_slow_senders_of_giant_requests_do_not_hold_up_large_ones() -> None:
 def test_a_request_that_hardly_arrives_is_given_up_when_others_wait_for_its_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cordwood.broker.net.connection_registry._SWEEP_S_MAX", 0.05)
-    monkeypatch.setattr("cordwood.broker.net.large_frame._RATE_WINDOW_S", 0.2)
+    monkeypatch.setattr("cordwood.broker.net.connections.connection_registry._SWEEP_S_MAX", 0.05)
+    monkeypatch.setattr("cordwood.broker.net.memory.large_frame._RATE_WINDOW_S", 0.2)
     limits = {"socket.request.max.bytes": 2 * MIB, "queued.max.request.bytes": 2 * MIB}
     large = bytes(client_batch(b"x" * 900_000))
     with cordwood.Broker(topics=["t"], config=limits) as broker:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood.broker.net import tls_handshakes
+from cordwood.broker.net.accepting import tls_handshakes
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.server import BrokerServer
 from cordwood.protocol.api_catalog import ApiKey
@@ -137,7 +137,7 @@ def test_tls_on_a_plain_listener_ends_the_connection_with_a_reason(
     listeners: Listeners, files: TlsFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (
-        caplog.at_level("INFO", logger="cordwood.broker.net.client_connection"),
+        caplog.at_level("INFO", logger="cordwood.broker.net.connections.client_connection"),
         pytest.raises((ssl.SSLError, ConnectionError)),
     ):
         TlsClient(listeners.plain, files.client_context())

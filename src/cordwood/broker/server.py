@@ -27,14 +27,14 @@ from cordwood.broker.config.security_config import SecurityConfig
 from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.handlers.api_versions import unsupported_version_response
 from cordwood.broker.handlers.transaction_frames import TransactionFrames
-from cordwood.broker.net.acceptor import Acceptor
-from cordwood.broker.net.connection_host import ConnectionHost
-from cordwood.broker.net.connection_registry import ConnectionRegistry
-from cordwood.broker.net.event_loop import EventLoop
-from cordwood.broker.net.memory_budget import MemoryBudget
-from cordwood.broker.net.request_metrics import RequestMetrics
-from cordwood.broker.net.request_router import RequestRouter
-from cordwood.broker.net.workers import Workers
+from cordwood.broker.net.accepting.acceptor import Acceptor
+from cordwood.broker.net.connections.connection_host import ConnectionHost
+from cordwood.broker.net.connections.connection_registry import ConnectionRegistry
+from cordwood.broker.net.loop.event_loop import EventLoop
+from cordwood.broker.net.memory.memory_budget import MemoryBudget
+from cordwood.broker.net.requests.request_metrics import RequestMetrics
+from cordwood.broker.net.routing.request_router import RequestRouter
+from cordwood.broker.net.routing.workers import Workers
 from cordwood.broker.observing.observed_broker import ObservedBroker, ObservedLimits
 from cordwood.broker.records.archive_reads import ArchiveReaders
 from cordwood.broker.records.disk_syncs import DiskSyncs
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from cordwood.broker.cluster.cluster_member import ClusterMember
     from cordwood.broker.cluster.cluster_security import ClusterSecurity
     from cordwood.broker.cluster.cluster_services import ClusterServices
-    from cordwood.broker.net.tls_handshakes import TlsHandshakes
+    from cordwood.broker.net.accepting.tls_handshakes import TlsHandshakes
     from cordwood.broker.observing.http_server import HttpServer
     from cordwood.broker.observing.otel_export import OtelExport
     from cordwood.broker.security.peer_tls import PeerTls
@@ -227,7 +227,7 @@ class BrokerServer:
 
     def _new_handshakes(self, loop: EventLoop) -> "TlsHandshakes":
         # Not at the top: a broker without TLS does not load it.
-        from cordwood.broker.net.tls_handshakes import TlsHandshakes
+        from cordwood.broker.net.accepting.tls_handshakes import TlsHandshakes
 
         return TlsHandshakes(loop, self._control, self._host)
 

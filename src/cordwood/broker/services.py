@@ -43,8 +43,8 @@ from cordwood.broker.handlers.transaction_admin import TransactionAdminHandler, 
 from cordwood.broker.handlers.transaction_offsets import SoleAdmission, TransactionOffsetsHandler
 from cordwood.broker.handlers.transactions import TransactionsHandler
 from cordwood.broker.handlers.users import UsersHandler
-from cordwood.broker.net.request import Route
-from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.net.loop.scheduler import Scheduler
+from cordwood.broker.net.requests.request import Route
 from cordwood.broker.records.early_answers import WhenVisible
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.security.broker_security import BrokerSecurity

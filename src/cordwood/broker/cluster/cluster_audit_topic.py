@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from cordwood.broker.net.outbound_call import OutboundCall, OutboundResult
-from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.net.loop.scheduler import Scheduler
+from cordwood.broker.net.outbound.outbound_call import OutboundCall, OutboundResult
 from cordwood.broker.security.audit_topic import audit_key
 from cordwood.clock import Clock
 from cordwood.cluster.image.metadata_image import MetadataImage, TopicImage

@@ -26,7 +26,7 @@ from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
 from cordwood.broker.config.listeners import SecurityProtocol
 from cordwood.broker.config.security_config import SecurityConfig
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.broker.security.peer_tls import PeerTls
 from cordwood.cluster.control.broker_lifecycle import Phase, SessionTimes
 from cordwood.cluster.control.membership import Membership

@@ -18,8 +18,8 @@ from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
 from cordwood.broker.error_codes import RefusedError
 from cordwood.broker.groups.journal.group_shards import GroupShards
-from cordwood.broker.net.event_loop import EventLoop
-from cordwood.broker.net.request import RequestContext, Route
+from cordwood.broker.net.loop.event_loop import EventLoop
+from cordwood.broker.net.requests.request import RequestContext, Route
 from cordwood.broker.security.audit_topic import AUDIT_PURPOSE
 from cordwood.errors import CordwoodError, UnknownTopicError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC

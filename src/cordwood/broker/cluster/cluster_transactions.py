@@ -10,7 +10,7 @@ from cordwood.broker.cluster.transactions.marker_sender import MarkerSender
 from cordwood.broker.cluster.transactions.partition_markers import PartitionMarkers, WrittenMarkers
 from cordwood.broker.cluster.transactions.transaction_shards import SharedWork, TransactionShards
 from cordwood.broker.cluster.transactions.transaction_verification import TransactionVerification
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.clock import Clock
 from cordwood.cluster.image.metadata_image import MetadataImage

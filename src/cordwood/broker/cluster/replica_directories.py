@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster.cluster_member import ClusterMember
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.requests.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.broker.security import access_table as needs
 from cordwood.cluster.replication.replica_fetch import PartitionPlace
 from cordwood.protocol.api_catalog import ApiKey

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.cluster.replication.partition_replica import PartitionReplica
 from cordwood.cluster.replication.replica_fetch import ReplicaError
 from cordwood.log.partition.partition_log import PartitionLog

@@ -16,8 +16,8 @@ from cordwood.broker.groups.journal.group_shards import GroupShards
 from cordwood.broker.groups.journal.offset_keeper import OffsetKeeper
 from cordwood.broker.groups.managed_group import EpochGroup
 from cordwood.broker.groups.offset_expiry import expired_offsets
-from cordwood.broker.net.request import Deferred, Response
-from cordwood.broker.net.scheduler import Scheduler, Timer
+from cordwood.broker.net.loop.scheduler import Scheduler, Timer
+from cordwood.broker.net.requests.request import Deferred, Response
 from cordwood.clock import Clock
 from cordwood.errors import CordwoodError
 from cordwood.format.groups.group_metadata import GroupMetadata, encode_group_metadata

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from cordwood.broker.net.scheduler import Scheduler, Timer
+from cordwood.broker.net.loop.scheduler import Scheduler, Timer
 from cordwood.value_class import dataclass
 
 _RESOLUTION_S: Final = 0.001  # a timer may fire this much before its deadline

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode
-from cordwood.broker.net.request import RequestContext, Route, RunsOn
+from cordwood.broker.net.requests.request import RequestContext, Route, RunsOn
 from cordwood.protocol.api_catalog import API_CATALOG, Api, ApiKey
 from cordwood.protocol.messages import encode_response
 from cordwood.protocol.wire_values import INT32

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
-from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
+from cordwood.broker.net.requests.request import RequestContext, Route, RunsOn, routes_on
 from cordwood.broker.security import access_table as needs
 from cordwood.errors import ConfigError
 from cordwood.protocol.api_catalog import ApiKey

@@ -20,7 +20,7 @@ from cordwood.broker.groups.consumer.consumer_heartbeat import (
     owned_partitions,
 )
 from cordwood.broker.groups.coordinator import GroupCoordinator
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.requests.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.broker.security import access_table as needs
 from cordwood.protocol.acl_codes import NOT_ASKED, AclResource
 from cordwood.protocol.api_catalog import ApiKey

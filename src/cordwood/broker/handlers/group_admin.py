@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Final
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.group_transitions import ClassicState
 from cordwood.broker.groups.coordinator import AnyGroup, GroupCoordinator
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.broker.net.requests.request import (
+    Deferred,
+    RequestContext,
+    Response,
+    Route,
+    RunsOn,
+    routes_on,
+)
 from cordwood.broker.security import access_table as needs
 from cordwood.protocol.acl_codes import NOT_ASKED, AclResource
 from cordwood.protocol.api_catalog import ApiKey

@@ -10,7 +10,14 @@ from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.managed_group import EpochGroup, is_subscribed
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.broker.net.requests.request import (
+    Deferred,
+    RequestContext,
+    Response,
+    Route,
+    RunsOn,
+    routes_on,
+)
 from cordwood.broker.records.partition_table import NamedTopic, name_topics
 from cordwood.broker.security import access_table as needs
 from cordwood.broker.security.security_events import Detail

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
-from cordwood.broker.net.request import (
+from cordwood.broker.net.requests.request import (
     Deferred,
     RequestContext,
     Response,

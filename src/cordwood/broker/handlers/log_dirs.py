@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cordwood.broker.error_codes import ErrorCode
-from cordwood.broker.net.request import RequestContext, Route, RunsOn
+from cordwood.broker.net.requests.request import RequestContext, Route, RunsOn
 from cordwood.broker.security import access_table as needs
 from cordwood.log.store.store import Store
 from cordwood.log.topics.data_directories import FutureReplica

@@ -15,7 +15,14 @@ from uuid import UUID
 from cordwood.broker.cluster_view import ClusterView, TopicView
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode, RefusedError, error_code
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.broker.net.requests.request import (
+    Deferred,
+    RequestContext,
+    Response,
+    Route,
+    RunsOn,
+    routes_on,
+)
 from cordwood.broker.records.topic_names import is_valid_name, why_unknown
 from cordwood.broker.security import access_table as needs
 from cordwood.errors import TopicExistsError

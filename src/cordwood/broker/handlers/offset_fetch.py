@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Final
 from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.coordinator import GroupCoordinator
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.broker.net.requests.request import (
+    Deferred,
+    RequestContext,
+    Response,
+    Route,
+    RunsOn,
+    routes_on,
+)
 from cordwood.broker.records.partition_table import AskedTopic, NamedTopic, name_topics
 from cordwood.broker.security import access_table as needs
 from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets, TopicPartition

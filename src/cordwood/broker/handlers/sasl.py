@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cordwood.broker.error_codes import ErrorCode
-from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
+from cordwood.broker.net.requests.request import RequestContext, Route, RunsOn, routes_on
 from cordwood.protocol.api_catalog import ApiKey
 
 if TYPE_CHECKING:

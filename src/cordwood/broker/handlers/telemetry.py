@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from cordwood.broker.error_codes import ErrorCode
-from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
+from cordwood.broker.net.requests.request import RequestContext, Route, RunsOn, routes_on
 from cordwood.broker.telemetry.client_instances import ACCEPTED_CODECS
 from cordwood.broker.telemetry.client_metrics import ClientMetrics
 from cordwood.broker.telemetry.subscription import ClientFacts

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from cordwood.broker.config.config_entries import ConfigEntry, config_type
 from cordwood.broker.config_owners import ConfigOwner, ConfigOwners, ResourceType
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
-from cordwood.broker.net.request import (
+from cordwood.broker.net.requests.request import (
     RequestContext,
     Route,
     RunsOn,

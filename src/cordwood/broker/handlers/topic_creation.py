@@ -11,7 +11,7 @@ from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.config_entries import topic_entries
 from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
-from cordwood.broker.net.request import (
+from cordwood.broker.net.requests.request import (
     RequestContext,
     Route,
     RunsOn,

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
-from cordwood.broker.net.request import (
+from cordwood.broker.net.requests.request import (
     Deferred,
     RequestContext,
     Response,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cordwood.broker.cluster_view import ClusterView, TopicView
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode
-from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
+from cordwood.broker.net.requests.request import RequestContext, Route, RunsOn, routes_on
 from cordwood.broker.records.topic_names import why_unknown
 from cordwood.broker.security import access_table as needs
 from cordwood.format.file_names import INTERNAL_TOPICS

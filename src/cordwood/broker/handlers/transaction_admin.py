@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode, refusal, transaction_code
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.broker.net.requests.request import (
+    Deferred,
+    RequestContext,
+    Response,
+    Route,
+    RunsOn,
+    routes_on,
+)
 from cordwood.broker.patterns.topic_pattern import TopicPattern
 from cordwood.broker.patterns.topic_pattern_syntax import InvalidPatternError
 from cordwood.broker.records.partition_table import PartitionTable

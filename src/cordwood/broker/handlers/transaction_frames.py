@@ -10,9 +10,9 @@ from typing import Final
 
 from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.error_codes import ErrorCode, transaction_code
-from cordwood.broker.net.answer import Answer, Connection
-from cordwood.broker.net.request_metrics import RequestMetrics
-from cordwood.broker.net.request_router import RequestRouter
+from cordwood.broker.net.requests.answer import Answer, Connection
+from cordwood.broker.net.requests.request_metrics import RequestMetrics
+from cordwood.broker.net.routing.request_router import RequestRouter
 from cordwood.broker.security import access_table as needs
 from cordwood.broker.security.access_table import Need
 from cordwood.format.file_names import INTERNAL_TOPICS

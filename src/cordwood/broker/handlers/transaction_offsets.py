@@ -9,7 +9,7 @@ from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.error_codes import transaction_code
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.coordinator import GroupCoordinator
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.requests.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.broker.security import access_table as needs
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX
 from cordwood.log.rules.producer_state import VerificationGuard

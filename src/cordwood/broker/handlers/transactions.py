@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.error_codes import ErrorCode, refusal, transaction_code
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.broker.net.requests.request import (
+    Deferred,
+    RequestContext,
+    Response,
+    Route,
+    RunsOn,
+    routes_on,
+)
 from cordwood.broker.security import access_table as needs
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode, refusal
-from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
+from cordwood.broker.net.requests.request import RequestContext, Route, RunsOn, routes_on
 from cordwood.broker.security import access_table as needs
 from cordwood.broker.security.security_events import Detail
 from cordwood.errors import ConfigError

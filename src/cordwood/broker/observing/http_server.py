@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
-from cordwood.broker.net.event_loop import READABLE, WRITABLE, EventLoop, Timer
-from cordwood.broker.net.tls_socket import TlsSocket
+from cordwood.broker.net.loop.event_loop import READABLE, WRITABLE, EventLoop, Timer
+from cordwood.broker.net.sockets.tls_socket import TlsSocket
 from cordwood.broker.observing.http_guard import HttpGuard
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.value_class import dataclass

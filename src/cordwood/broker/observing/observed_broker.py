@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cordwood.broker.config.broker_config import BrokerConfig
-from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.net.requests.request_metrics import RequestMetrics
 from cordwood.broker.security.audit_log import AuditCounts
 from cordwood.broker.security.authentication_events import AuthenticationCounts
 from cordwood.broker.security.client_quotas import QuotaCounts

@@ -25,8 +25,8 @@ from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
 from cordwood.broker.handlers.users import UsersHandler
-from cordwood.broker.net.request import Handler, RequestContext, Response
-from cordwood.broker.net.session import Session
+from cordwood.broker.net.requests.request import Handler, RequestContext, Response
+from cordwood.broker.net.requests.session import Session
 from cordwood.broker.processes.process_task import NodeConfig
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.cluster.local.process_cluster import ProcessCluster

@@ -24,7 +24,7 @@ from cordwood.broker.cluster.control.keeper_link import FrameKind
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.listeners import SecurityProtocol
-from cordwood.broker.net.acceptor import bound_socket
+from cordwood.broker.net.accepting.acceptor import bound_socket
 from cordwood.broker.processes.directory_preparation import HeldDirectories, prepare_store
 from cordwood.broker.processes.keeper import COORDINATOR_PARTITIONS, Keeper
 from cordwood.broker.processes.process_task import (

@@ -8,7 +8,7 @@ from threading import Thread
 from typing import Final, NamedTuple, Protocol
 
 from cordwood.archive.object_urls import endpoint
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.errors import CordwoodError, StorageError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.file_range import FileRange, read_range

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Final
 
-from cordwood.broker.net.event_loop import EDGES, READABLE, EventLoop
+from cordwood.broker.net.loop.event_loop import EDGES, READABLE, EventLoop
 from cordwood.log.partition.log_sync import SyncUnderWay
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.storage.kernel_syncs import KernelSyncs, yield_to_short_slices

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor
 from typing import Final
 
-from cordwood.broker.net.event_loop import EventLoop
-from cordwood.broker.net.request import Deferred, Response
+from cordwood.broker.net.loop.event_loop import EventLoop
+from cordwood.broker.net.requests.request import Deferred, Response
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.log.partition.partition_log import PartitionLog
 

@@ -12,8 +12,8 @@ from time import perf_counter
 from typing import Final
 
 from cordwood.broker.cluster_view import BrokerAddress
-from cordwood.broker.net.answer import Answer, Connection, begin_answer
-from cordwood.broker.net.event_loop import EventLoop, Timer
+from cordwood.broker.net.loop.event_loop import EventLoop, Timer
+from cordwood.broker.net.requests.answer import Answer, Connection, begin_answer
 from cordwood.broker.records.archive_reads import (
     ArchivedPlace,
     ArchivedRange,

@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from cordwood.broker.error_codes import error_code
-from cordwood.broker.net.session import Session
+from cordwood.broker.net.requests.session import Session
 from cordwood.broker.records.archive_reads import ArchivedPlace, ArchivedRange
 from cordwood.broker.records.cluster_partitions import Fetcher
 from cordwood.broker.records.lost_records import lost_before

@@ -24,9 +24,9 @@ from typing import Final
 from uuid import UUID
 
 from cordwood.broker.error_codes import error_code, error_message
-from cordwood.broker.net.answer import Answer, Connection, begin_answer
-from cordwood.broker.net.event_loop import EventLoop
-from cordwood.broker.net.session import Session
+from cordwood.broker.net.loop.event_loop import EventLoop
+from cordwood.broker.net.requests.answer import Answer, Connection, begin_answer
+from cordwood.broker.net.requests.session import Session
 from cordwood.broker.records.cluster_partitions import AppendedEnd
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.partition_table import PartitionTable

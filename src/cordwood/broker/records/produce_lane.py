@@ -6,10 +6,10 @@ from typing import Final
 from uuid import UUID
 
 from cordwood.broker.error_codes import error_message
-from cordwood.broker.net.answer import Connection, SoleAnswer
-from cordwood.broker.net.answer_row import AnswerRow
-from cordwood.broker.net.gathered_frames import Gathering
-from cordwood.broker.net.socket_rows import NOT_IN_ROW
+from cordwood.broker.net.requests.answer import Connection, SoleAnswer
+from cordwood.broker.net.rows.answer_row import AnswerRow
+from cordwood.broker.net.rows.gathered_frames import Gathering
+from cordwood.broker.net.rows.socket_rows import NOT_IN_ROW
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.produce_answers import encode_refusable
 from cordwood.broker.security import access_table as needs

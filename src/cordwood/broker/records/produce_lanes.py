@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from cordwood.broker.error_codes import RefusedError, error_code
-from cordwood.broker.net.answer import Connection, SoleAnswer
-from cordwood.broker.net.answer_row import AnswerRow
-from cordwood.broker.net.event_loop import EventLoop
-from cordwood.broker.net.gathered_frames import Gathering
+from cordwood.broker.net.loop.event_loop import EventLoop
+from cordwood.broker.net.requests.answer import Connection, SoleAnswer
+from cordwood.broker.net.rows.answer_row import AnswerRow
+from cordwood.broker.net.rows.gathered_frames import Gathering
 from cordwood.broker.records.cluster_partitions import AppendedEnd, append_refusal
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.known_logs import KnownLogs

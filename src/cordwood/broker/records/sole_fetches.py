@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
-from cordwood.broker.net.answer import Answer, Connection
-from cordwood.broker.net.event_loop import EventLoop, Timer
+from cordwood.broker.net.loop.event_loop import EventLoop, Timer
+from cordwood.broker.net.requests.answer import Answer, Connection
 from cordwood.broker.records.known_logs import KnownLogs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.partition_table import PartitionTable

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from cordwood.broker.error_codes import transaction_code
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.format.batch_header import HEADER_SIZE, MAGIC, TRANSACTIONAL, decode_batch_header
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.producer_state import VerificationGuard

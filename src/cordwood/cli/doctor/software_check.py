@@ -14,7 +14,7 @@ from cordwood.cli.doctor.findings import Finding, Verdict
 _AREA: Final = "software"
 PYTHON_MIN: Final = (3, 11)
 KERNELS: Final = (
-    "cordwood.broker.net.row_transfers",
+    "cordwood.broker.net.rows.row_transfers",
     "cordwood.console.finding.json_paths",
     "cordwood.format.batch_placing",
     "cordwood.format.batch_scan",

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from cordwood.broker.cluster.cluster_audit_topic import ClusterAuditTopic, ClusterWays
-from cordwood.broker.net.outbound_call import OutboundAnswer, OutboundCall
+from cordwood.broker.net.outbound.outbound_call import OutboundAnswer, OutboundCall
 from cordwood.broker.security.audit_topic import is_audit_client
 from cordwood.cluster.image.metadata_image import MetadataImage, TopicImage
 from cordwood.errors import BrokerUnreachableError, StorageError

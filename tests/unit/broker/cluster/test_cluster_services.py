@@ -10,7 +10,7 @@ import pytest
 from cordwood.broker.cluster.cluster_services import ClusterProducerIds
 from cordwood.broker.cluster.control.deciding_control import DecidingControl
 from cordwood.broker.error_codes import RefusedError
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.errors import BrokerUnreachableError
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode

@@ -10,8 +10,8 @@ import pytest
 
 from cordwood.broker.cluster.control.control_follower import MetadataFollower
 from cordwood.broker.cluster.control.control_quorum import Quorum, QuorumLink
-from cordwood.broker.net.event_loop import EventLoop
-from cordwood.broker.net.outbound_call import OutboundAnswer
+from cordwood.broker.net.loop.event_loop import EventLoop
+from cordwood.broker.net.outbound.outbound_call import OutboundAnswer
 from cordwood.cluster.control.metadata_observer import MetadataObserver, ObserverRequest
 from cordwood.cluster.image.image_change import ImageChange
 from cordwood.cluster.image.record_schemas import RecordType

@@ -9,8 +9,8 @@ import pytest
 
 from cordwood.broker.cluster.control.control_heartbeats import Heartbeats
 from cordwood.broker.cluster.control.control_quorum import Quorum, QuorumLink
-from cordwood.broker.net.event_loop import EventLoop
-from cordwood.broker.net.outbound_call import OutboundAnswer
+from cordwood.broker.net.loop.event_loop import EventLoop
+from cordwood.broker.net.outbound.outbound_call import OutboundAnswer
 from cordwood.cluster.control.broker_lifecycle import BrokerLifecycle, Phase, SessionTimes
 from cordwood.cluster.control.membership import Membership
 from cordwood.cluster.image.broker_image import Endpoint

@@ -13,7 +13,7 @@ import pytest
 from cordwood.broker.cluster.replicas.hosted_logs import HostedLogs
 from cordwood.broker.cluster.replicas.replica_places import ReplicaPlaces
 from cordwood.broker.dynamic_configs import DynamicConfigs
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.cluster.image.metadata_image import ConfigResource, MetadataImage, TopicImage
 from cordwood.cluster.replication.node_replicas import NodeReplicas

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from cordwood.broker.cluster.replicas.replica_disk import ReplicaDisk
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from fakes.replication_bench import ReplicationBench
 

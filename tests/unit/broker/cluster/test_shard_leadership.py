@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from cordwood.broker.cluster.shard_leadership import ShardLeadership
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import LeaderEpoch
 from fakes.replication_bench import ReplicationBench

@@ -7,7 +7,7 @@ import pytest
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.security_config import SecurityConfig, refuse_insecure_listeners
-from cordwood.broker.net.acceptor import Acceptor
+from cordwood.broker.net.accepting.acceptor import Acceptor
 from cordwood.errors import ConfigError
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.api_versions import ApiVersionsHandler, unsupported_version_response
-from cordwood.broker.net.request import RunsOn
+from cordwood.broker.net.requests.request import RunsOn
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.messages import decode_response
 from fakes.handler_calls import HandlerCalls, versions

@@ -9,7 +9,7 @@ import pytest
 
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.list_offsets import ListOffsetsHandler
-from cordwood.broker.net.request import RunsOn
+from cordwood.broker.net.requests.request import RunsOn
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.store.store import Store

@@ -13,7 +13,7 @@ from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.metadata import MetadataHandler
 from cordwood.broker.handlers.topic_partitions import TopicPartitionsHandler
-from cordwood.broker.net.request import RunsOn
+from cordwood.broker.net.requests.request import RunsOn
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields

@@ -11,7 +11,7 @@ import pytest
 from cordwood.broker.config_owners import ConfigOwners, ResourceType
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.topic_configs import Operation, TopicConfigsHandler
-from cordwood.broker.net.request import RunsOn
+from cordwood.broker.net.requests.request import RunsOn
 from cordwood.log.rules.topic_config import CONFIG_KEYS, TopicConfig
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey

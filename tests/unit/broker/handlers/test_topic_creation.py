@@ -10,7 +10,7 @@ import pytest
 
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
-from cordwood.broker.net.request import RunsOn
+from cordwood.broker.net.requests.request import RunsOn
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields

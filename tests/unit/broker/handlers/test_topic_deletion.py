@@ -11,7 +11,7 @@ import pytest
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
-from cordwood.broker.net.request import Deferred, RequestContext, RunsOn
+from cordwood.broker.net.requests.request import Deferred, RequestContext, RunsOn
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cordwood.broker.error_codes import ErrorCode
-from cordwood.broker.net.request import RunsOn
+from cordwood.broker.net.requests.request import RunsOn
 from cordwood.log.store.store import Store
 from cordwood.log.transactions import transaction_machine
 from cordwood.protocol.api_catalog import ApiKey

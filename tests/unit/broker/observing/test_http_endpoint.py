@@ -15,7 +15,7 @@ import pytest
 
 import cordwood
 from cordwood.broker.config.broker_config import BrokerConfig
-from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.net.requests.request_metrics import RequestMetrics
 from cordwood.broker.observing import http_server
 from cordwood.broker.observing.http_endpoint import open_endpoint
 from cordwood.broker.observing.http_server import HttpServer, Page

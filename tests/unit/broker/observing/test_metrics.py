@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import cordwood
 from cordwood.broker.config.broker_config import BrokerConfig
-from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.net.requests.request_metrics import RequestMetrics
 from cordwood.broker.observing.health import HealthChecks
 from cordwood.broker.observing.metrics import BrokerMetrics
 from cordwood.broker.observing.observed_broker import (

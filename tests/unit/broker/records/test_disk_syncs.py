@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.log.partition.partition_log import PartitionLog

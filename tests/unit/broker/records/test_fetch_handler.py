@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.net.answer import Answer
-from cordwood.broker.net.event_loop import EventLoop
-from cordwood.broker.net.outbox import Piece
-from cordwood.broker.net.request_metrics import ThreadCounts
+from cordwood.broker.net.loop.event_loop import EventLoop
+from cordwood.broker.net.requests.answer import Answer
+from cordwood.broker.net.requests.request_metrics import ThreadCounts
+from cordwood.broker.net.sockets.outbox import Piece
 from cordwood.broker.records.fetch_handler import FetchHandler
 from cordwood.broker.records.fetch_sessions import FetchSessions
 from cordwood.broker.records.log_watch import LogWatch, ProgressWaiter

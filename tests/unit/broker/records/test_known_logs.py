@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.broker.records import known_logs
 from cordwood.broker.records.known_logs import KnownLogs
 from cordwood.broker.records.log_watch import LogWatch

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.broker.records.cluster_partitions import AppendedEnd
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.partition_table import PartitionTable

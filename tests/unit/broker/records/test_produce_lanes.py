@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.net.answer import Answer
-from cordwood.broker.net.answer_row import AnswerRow
-from cordwood.broker.net.client_connection import ClientConnection
+from cordwood.broker.net.connections.client_connection import ClientConnection
+from cordwood.broker.net.requests.answer import Answer
+from cordwood.broker.net.rows.answer_row import AnswerRow
 from cordwood.format.compression import Codec
 from cordwood.log.partition.client_batches import ClientBatches
 from cordwood.log.partition.log_sync import SyncUnderWay

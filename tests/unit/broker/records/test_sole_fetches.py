@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.net.answer import Answer
-from cordwood.broker.net.session import Access
+from cordwood.broker.net.requests.answer import Answer
+from cordwood.broker.net.requests.session import Access
 from cordwood.log.reading.file_range import FileRange
 from cordwood.protocol.acl_codes import AclOperation, AclResource
 from cordwood.protocol.api_catalog import ApiKey

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.transaction_rounds import _MARKERS_MAX, TransactionRounds

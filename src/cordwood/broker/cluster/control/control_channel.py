@@ -17,7 +17,7 @@ from cordwood.broker.cluster.control.control_follower import MetadataFollower
 from cordwood.broker.cluster.control.control_heartbeats import Heartbeats
 from cordwood.broker.cluster.control.control_quorum import Quorum, QuorumLink
 from cordwood.broker.cluster.control.control_requests import ControlRequest, ControlRequests
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.cluster.cluster_control import IsrChange, IsrOutcome
 from cordwood.cluster.control.broker_lifecycle import BrokerLifecycle, Phase
 from cordwood.cluster.control.directory_assignments import DirectoryAssignments

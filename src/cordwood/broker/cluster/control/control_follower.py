@@ -6,8 +6,8 @@ from typing import Final
 
 from cordwood.broker.cluster.control.control_config import ControllerAddress
 from cordwood.broker.cluster.control.control_quorum import Quorum, QuorumLink
-from cordwood.broker.net.event_loop import EventLoop, Timer
-from cordwood.broker.net.outbound_call import (
+from cordwood.broker.net.loop.event_loop import EventLoop, Timer
+from cordwood.broker.net.outbound.outbound_call import (
     OutboundAnswer,
     OutboundCall,
     OutboundResult,

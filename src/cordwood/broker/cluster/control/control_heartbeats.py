@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from cordwood.broker.cluster.control.control_quorum import Quorum, QuorumLink
-from cordwood.broker.net.event_loop import EventLoop, Timer
-from cordwood.broker.net.outbound_call import OutboundAnswer, OutboundCall, OutboundResult
+from cordwood.broker.net.loop.event_loop import EventLoop, Timer
+from cordwood.broker.net.outbound.outbound_call import OutboundAnswer, OutboundCall, OutboundResult
 from cordwood.cluster.control.broker_lifecycle import (
     REGISTRATION_PAUSE_S,
     BrokerLifecycle,

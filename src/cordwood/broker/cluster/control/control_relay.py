@@ -17,8 +17,8 @@ from cordwood.broker.cluster.control.control_requests import ControlRequest
 from cordwood.broker.cluster.control.deciding_control import DecidingControl
 from cordwood.broker.cluster.control.relayed_changes import relayed_changes
 from cordwood.broker.cluster.control.relayed_settings import unusable_setting, with_reasons
-from cordwood.broker.net.event_loop import EventLoop
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.loop.event_loop import EventLoop
+from cordwood.broker.net.requests.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.broker.security import access_table as needs
 from cordwood.broker.security.access_table import Need
 from cordwood.cluster.control.relayed_items import (

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Final
 
 from cordwood.broker.cluster.control.control_quorum import Quorum, QuorumLink
-from cordwood.broker.net.event_loop import EventLoop, Timer
-from cordwood.broker.net.outbound_call import OutboundAnswer, OutboundCall, OutboundResult
+from cordwood.broker.net.loop.event_loop import EventLoop, Timer
+from cordwood.broker.net.outbound.outbound_call import OutboundAnswer, OutboundCall, OutboundResult
 from cordwood.errors import BrokerUnreachableError, CordwoodError, FormatError
 from cordwood.protocol.api_catalog import KNOWN_APIS, ApiKey
 from cordwood.protocol.error_code import ErrorCode

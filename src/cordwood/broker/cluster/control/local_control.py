@@ -25,7 +25,7 @@ from cordwood.broker.cluster.control.keeper_link import (
     receive_frame,
     send_frame,
 )
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.cluster.cluster_control import IsrAnswer, IsrChange, IsrOutcome
 from cordwood.cluster.image.metadata_image import NO_METADATA, MetadataImage
 from cordwood.cluster.local.process_cluster import applied

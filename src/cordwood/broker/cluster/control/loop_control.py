@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.cluster.cluster_control import ClusterControl, IsrAnswer, IsrChange, IsrOutcome
 from cordwood.cluster.image.metadata_image import MetadataImage
 

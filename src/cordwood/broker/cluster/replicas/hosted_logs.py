@@ -24,7 +24,7 @@ from uuid import UUID
 from cordwood.broker.cluster.replicas.replica_places import ReplicaPlaces
 from cordwood.broker.cluster.replicas.topic_settings import broker_settings, topic_settings
 from cordwood.broker.config.dynamic_keys import ConfigLayers
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.cluster.image.metadata_image import NO_METADATA, MetadataImage, TopicImage
 from cordwood.cluster.image.partition_image import PartitionImage

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import Offset

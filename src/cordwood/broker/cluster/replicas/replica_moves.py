@@ -14,7 +14,7 @@ from uuid import UUID
 
 from cordwood.broker.cluster.replicas.copy_turns import CopyTurns
 from cordwood.broker.cluster.replicas.swap_files import SwapFiles
-from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.net.loop.scheduler import Scheduler
 from cordwood.cluster.replication.node_replicas import NodeReplicas
 from cordwood.cluster.replication.replica_fetch import PartitionPlace
 from cordwood.cluster.replication.replica_move import ReplicaMove

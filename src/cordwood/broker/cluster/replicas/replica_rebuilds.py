@@ -16,7 +16,7 @@ from uuid import UUID
 
 from cordwood.broker.cluster.replicas.copy_turns import CopyTurns
 from cordwood.broker.cluster.replicas.swap_files import SwapFiles
-from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.net.loop.scheduler import Scheduler
 from cordwood.cluster.image.partition_image import NO_LEADER
 from cordwood.cluster.replication.new_log import Phase
 from cordwood.cluster.replication.node_replicas import NodeReplicas

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from cordwood.broker.cluster.replicas.fetch_session import SESSION_ERRORS, FollowerSession
-from cordwood.broker.net.outbound_call import OutboundCall, OutboundResult
+from cordwood.broker.net.outbound.outbound_call import OutboundCall, OutboundResult
 from cordwood.cluster.replication.replica_fetch import (
     BoundsQuery,
     FetchedPartition,

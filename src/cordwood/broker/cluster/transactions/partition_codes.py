@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cordwood.broker.net.outbound_call import OutboundResult
+from cordwood.broker.net.outbound.outbound_call import OutboundResult
 from cordwood.errors import CordwoodError, FormatError
 from cordwood.format.transaction_records import TopicPartition
 from cordwood.protocol.api_catalog import ApiKey

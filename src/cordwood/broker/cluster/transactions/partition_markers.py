@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from cordwood.broker.error_codes import error_code
-from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.net.loop.scheduler import Scheduler
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.clock import Clock
 from cordwood.errors import CordwoodError

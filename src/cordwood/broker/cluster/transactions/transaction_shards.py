@@ -22,7 +22,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from cordwood.broker.cluster.transactions.marker_sender import MarkerSender
-from cordwood.broker.net.scheduler import Scheduler, Timer
+from cordwood.broker.net.loop.scheduler import Scheduler, Timer
 from cordwood.clock import Clock
 from cordwood.errors import CordwoodError, NotLeaderError
 from cordwood.format.transaction_records import transaction_partition

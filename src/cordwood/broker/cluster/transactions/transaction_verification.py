@@ -23,8 +23,8 @@ from cordwood.broker.cluster.transactions.partition_codes import (
     code_of,
     read_codes,
 )
-from cordwood.broker.net.outbound_call import OutboundCall, OutboundResult
-from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.net.loop.scheduler import Scheduler
+from cordwood.broker.net.outbound.outbound_call import OutboundCall, OutboundResult
 from cordwood.errors import CordwoodError
 from cordwood.format.transaction_records import TopicPartition
 from cordwood.log.transactions.transaction_entry import Done, Granted, Outcome

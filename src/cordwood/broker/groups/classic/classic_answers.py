@@ -3,7 +3,7 @@
 from cordwood.broker.groups.classic.classic_member import NO_GENERATION, NO_MEMBER_ID, ClassicMember
 from cordwood.broker.groups.classic.classic_roster import ClassicRoster
 from cordwood.broker.groups.classic.generation import Generation
-from cordwood.broker.net.request import Response
+from cordwood.broker.net.requests.request import Response
 from cordwood.protocol.error_code import ErrorCode
 
 

@@ -33,8 +33,8 @@ from cordwood.broker.groups.classic.member_departure import MemberDeparture
 from cordwood.broker.groups.classic.member_replies import MemberReplies
 from cordwood.broker.groups.classic.metadata_budget import MetadataBudget
 from cordwood.broker.groups.session_timers import SessionTimers
-from cordwood.broker.net.request import Deferred
-from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.net.loop.scheduler import Scheduler
+from cordwood.broker.net.requests.request import Deferred
 from cordwood.clock import Clock
 from cordwood.format.groups.group_metadata import GroupMetadata
 from cordwood.format.groups.group_offsets import GroupMetadataKey, encode_group_metadata_key

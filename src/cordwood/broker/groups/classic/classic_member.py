@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from cordwood.broker.net.request import Deferred
+from cordwood.broker.net.requests.request import Deferred
 from cordwood.format.groups.group_metadata import MemberMetadata
 from cordwood.value_class import dataclass, field
 

@@ -19,8 +19,8 @@ from cordwood.broker.groups.classic.group_transitions import (
 from cordwood.broker.groups.classic.member_replies import MemberReplies
 from cordwood.broker.groups.classic.rebalance_phases import JoinPhase, SyncPhase
 from cordwood.broker.groups.session_timers import SessionTimers
-from cordwood.broker.net.request import Deferred
-from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.net.loop.scheduler import Scheduler
+from cordwood.broker.net.requests.request import Deferred
 from cordwood.clock import Clock
 from cordwood.format.groups.group_metadata import GroupMetadata
 from cordwood.protocol.error_code import ErrorCode

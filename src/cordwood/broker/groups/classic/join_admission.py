@@ -17,7 +17,7 @@ from cordwood.broker.groups.classic.group_transitions import Action, ClassicStat
 from cordwood.broker.groups.classic.member_replies import MemberReplies
 from cordwood.broker.groups.classic.metadata_budget import MetadataBudget
 from cordwood.broker.groups.session_timers import SessionTimers
-from cordwood.broker.net.request import Deferred, Response
+from cordwood.broker.net.requests.request import Deferred, Response
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.value_class import dataclass, replace
 

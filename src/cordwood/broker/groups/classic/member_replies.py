@@ -3,8 +3,8 @@
 from cordwood.broker.groups.classic.classic_answers import join_error, sync_error
 from cordwood.broker.groups.classic.classic_member import ClassicMember
 from cordwood.broker.groups.session_timers import SessionTimers
-from cordwood.broker.net.request import Deferred, Response
-from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.net.loop.scheduler import Scheduler
+from cordwood.broker.net.requests.request import Deferred, Response
 from cordwood.protocol.error_code import ErrorCode
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from cordwood.broker.groups.classic.classic_member import NO_GENERATION
-from cordwood.broker.net.scheduler import Scheduler, Timer
+from cordwood.broker.net.loop.scheduler import Scheduler, Timer
 
 
 class JoinPhase:

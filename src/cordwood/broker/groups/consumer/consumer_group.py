@@ -30,7 +30,7 @@ from cordwood.broker.groups.consumer.reconciliation import reconcile
 from cordwood.broker.groups.consumer.target_assignments import TargetAssignments, preferred_assignor
 from cordwood.broker.groups.consumer.topic_subscriptions import TopicDirectory
 from cordwood.broker.groups.journal.group_journal import GroupJournal
-from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.net.loop.scheduler import Scheduler
 from cordwood.broker.patterns.topic_pattern_syntax import InvalidPatternError
 from cordwood.clock import Clock
 from cordwood.format.groups.consumer_group_records import MemberValue

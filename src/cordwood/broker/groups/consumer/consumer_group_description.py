@@ -7,7 +7,7 @@ from uuid import UUID
 from cordwood.broker.groups.consumer.assignors import Assignment
 from cordwood.broker.groups.consumer.consumer_group import ConsumerGroup
 from cordwood.broker.groups.consumer.consumer_member import ConsumerMember
-from cordwood.broker.net.request import Response
+from cordwood.broker.net.requests.request import Response
 from cordwood.protocol.error_code import ErrorCode
 
 _CONSUMER_MEMBER: Final = 1  # of the consumer protocol; 0 is the classic protocol

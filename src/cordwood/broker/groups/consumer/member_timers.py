@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from cordwood.broker.groups.session_timers import SessionTimers
-from cordwood.broker.net.scheduler import Scheduler, Timer
+from cordwood.broker.net.loop.scheduler import Scheduler, Timer
 
 
 class MemberTimers:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from cordwood.broker.groups.journal.group_shards import Commitments, GroupShards
-from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.net.loop.scheduler import Scheduler
 from cordwood.errors import (
     FormatError,
     InvalidProducerEpochError,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cordwood.broker.cluster.transactions.marker_sender import MarkerSender
-from cordwood.broker.net.outbound_call import OutboundAnswer, OutboundCall
+from cordwood.broker.net.outbound.outbound_call import OutboundAnswer, OutboundCall
 from cordwood.errors import BrokerUnreachableError
 from cordwood.format.transaction_records import TransactionState
 from cordwood.log.transactions.marker_writer import MarkerRound, WantedMarker, markers_of

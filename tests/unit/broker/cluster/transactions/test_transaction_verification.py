@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from cordwood.broker.cluster.transactions.transaction_verification import TransactionVerification
-from cordwood.broker.net.outbound_call import OutboundAnswer, OutboundCall
+from cordwood.broker.net.outbound.outbound_call import OutboundAnswer, OutboundCall
 from cordwood.errors import BrokerUnreachableError
 from cordwood.log.transactions.transaction_entry import Granted, Outcome
 from cordwood.log.transactions.transaction_machine import Refusal, Refused

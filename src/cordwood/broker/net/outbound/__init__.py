@@ -1,0 +1,7 @@
+"""Connections that this broker opens to other nodes: controllers, and other brokers.
+
+An `OutboundPeer` is one node: it connects when there is something to say, and again after a
+failure. An `OutboundConnection` is one attempt and one life. A request is an `OutboundCall`, which
+gets its answer or an error, once, in the loop; nothing is repeated. This room must not know the
+connections of clients, and serves no requests.
+"""
