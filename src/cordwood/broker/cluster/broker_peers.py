@@ -5,8 +5,8 @@ from functools import partial
 
 from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.broker.net.outbound.outbound_call import OutboundCall
-from cordwood.broker.net.outbound.outbound_connection import Target
 from cordwood.broker.net.outbound.outbound_peer import OutboundPeer
+from cordwood.broker.net.outbound.outbound_target import Target
 from cordwood.cluster.image.broker_image import Endpoint
 from cordwood.cluster.image.metadata_image import MetadataImage
 from cordwood.errors import BrokerUnreachableError

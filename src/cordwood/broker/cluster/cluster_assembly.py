@@ -15,7 +15,7 @@ from cordwood.broker.config.peer_security import PeerSecurity
 from cordwood.broker.config.security_config import SecurityConfig
 from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.net.loop.event_loop import EventLoop
-from cordwood.broker.net.outbound.outbound_connection import Target
+from cordwood.broker.net.outbound.outbound_target import Target
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.partition_table import PartitionTable

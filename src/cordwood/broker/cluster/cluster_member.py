@@ -27,7 +27,7 @@ from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
 from cordwood.broker.config.dynamic_keys import ConfigLayers
 from cordwood.broker.net.loop.event_loop import EventLoop
-from cordwood.broker.net.outbound.outbound_connection import Target
+from cordwood.broker.net.outbound.outbound_target import Target
 from cordwood.broker.observing.observed_broker import ClusterFacts
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch

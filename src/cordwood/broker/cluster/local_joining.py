@@ -18,7 +18,7 @@ from cordwood.broker.cluster.cluster_transactions import ClusterTransactions
 from cordwood.broker.cluster.control.keeper_link import KeeperCalls
 from cordwood.broker.cluster.control.local_control import KeeperEvents, KeeperNews, LocalControl
 from cordwood.broker.config.cluster_config import ClusterConfig
-from cordwood.broker.net.outbound.outbound_connection import Target
+from cordwood.broker.net.outbound.outbound_target import Target
 from cordwood.errors import CordwoodError
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.security.clients.client_security import ClientSecurity

@@ -13,7 +13,7 @@ import pytest
 from cordwood.broker.cluster.cluster_member import ClusterMember
 from cordwood.broker.config.cluster_config import ClusterConfig
 from cordwood.broker.net.loop.event_loop import EventLoop
-from cordwood.broker.net.outbound.outbound_connection import Target
+from cordwood.broker.net.outbound.outbound_target import Target
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.cluster.image.metadata_image import TopicImage

@@ -6,8 +6,8 @@ from functools import partial
 
 from cordwood.broker.cluster.control.control_config import ControlConfig, ControllerAddress
 from cordwood.broker.net.loop.event_loop import EventLoop
-from cordwood.broker.net.outbound.outbound_connection import Target
 from cordwood.broker.net.outbound.outbound_peer import OutboundPeer
+from cordwood.broker.net.outbound.outbound_target import Target
 from cordwood.cluster.control.metadata_observer import NOBODY, MetadataObserver
 
 

@@ -1,7 +1,6 @@
 """One connection that this broker opens to another node.
 
-    CONNECTING  the name is looked up in a thread, then the socket connects
-    SECURING    TLS, if configured; the host name is checked
+    OPENING     the node is reached, and TLS set up if configured: see `outbound_stream`
     GREETING    ApiVersions, then SASL if configured
     READY       requests are sent at once and answered in their order
     CLOSED      every request that was not answered has its error
@@ -12,29 +11,22 @@ connection is closed.
 """
 
 import logging
-import os
 import random
-import socket
-import ssl
 import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from functools import partial
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from cordwood.broker.net.loop.event_loop import READABLE, WRITABLE, EventLoop, Timer
+from cordwood.broker.net.loop.event_loop import EventLoop, Timer
 from cordwood.broker.net.outbound.outbound_call import OutboundAnswer, OutboundCall
-from cordwood.broker.net.outbound.outbound_frames import OutboundFrames
 from cordwood.broker.net.outbound.outbound_sasl import OutboundSasl, SaslRequest
-from cordwood.broker.net.sockets.tls_socket import TlsSocket
-from cordwood.broker.security.peer_tls import PeerTls
+from cordwood.broker.net.outbound.outbound_stream import OutboundStream
+from cordwood.broker.net.outbound.outbound_target import Target
 from cordwood.errors import (
     AuthenticationFailedError,
-    BrokerNotTrustedError,
-    BrokerUnreachableError,
     CordwoodError,
     FormatError,
 )
@@ -42,7 +34,6 @@ from cordwood.protocol.api_catalog import KNOWN_APIS, ApiKey
 from cordwood.protocol.messages import decode_response
 from cordwood.protocol.wire_values import encode_string, skip_tagged_fields
 from cordwood.quantities import MIB
-from cordwood.security.clients.client_security import ClientSecurity
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages as messages
@@ -56,27 +47,11 @@ WAITING_MAX: Final = 10_000
 _HEADER: Final = struct.Struct(">hhi")
 _INT32: Final = struct.Struct(">i")
 _VERSIONS_SPOKEN_BY_ALL: Final = 0
-_RECEIVES_PER_TURN: Final = 16  # then other sockets have their turn
 _REAUTHENTICATE_AT: Final = (0.85, 0.95)  # of the lifetime of a session
-
-Resolved = list[tuple[int, tuple[str, int]]]  # family and address
-
-
-class Target(NamedTuple):
-    """Where to connect, and how."""
-
-    host: str
-    port: int
-    security: ClientSecurity
-    tls: PeerTls | None  # of `security`; owned by whoever connects, and shared by its targets
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class _Phase(Enum):
-    CONNECTING = auto()
-    SECURING = auto()
+    OPENING = auto()
     GREETING = auto()
     READY = auto()
     CLOSED = auto()
@@ -112,14 +87,19 @@ class OutboundConnection:
         self._target = target
         self._client_id = encode_string(client_id, is_flexible=False)
         self._when_closed = when_closed
-        self._frames = OutboundFrames(frame_bytes_max)
-        self._phase = _Phase.CONNECTING
-        self._socket: socket.socket | TlsSocket | None = None
+        self._stream = OutboundStream(
+            loop,
+            target,
+            frame_bytes_max=frame_bytes_max,
+            when_open=self._greet,
+            when_frame=self._answer,
+            when_ended=self._end_stream,
+            when_failed=self._fail,
+        )
+        self._phase = _Phase.OPENING
         self._versions: Mapping[int, tuple[int, int]] = {}
         self._waiting: deque[tuple[float, OutboundCall]] = deque()  # until READY
         self._sent: deque[_Sent] = deque()
-        self._unsent: deque[bytes | memoryview] = deque()
-        self._interest = 0
         self._number = 0
         self._sasl: OutboundSasl | None = None
         self._sasl_again_s: float | None = None
@@ -127,7 +107,7 @@ class OutboundConnection:
         self._ended: CordwoodError | None = None  # how the stream ended meanwhile
         self._timer: Timer = loop.call_later(READY_TIMEOUT_S, self._check_time)
         self._ready_by_s = loop.now_s() + READY_TIMEOUT_S
-        self._look_up()
+        self._stream.start()
 
     @property
     def is_ready(self) -> bool:
@@ -152,10 +132,10 @@ class OutboundConnection:
     def send(self, call: OutboundCall) -> None:
         """Send a request, as soon as the connection is ready."""
         if self._phase is _Phase.CLOSED:
-            self._loop.call_soon(partial(call.when_done, self._unreachable("it was closed")))
+            self._loop.call_soon(partial(call.when_done, self._target.unreachable("it was closed")))
             return
         if self.waiting_count >= WAITING_MAX:
-            error = self._unreachable(f"{WAITING_MAX} requests wait for its answers")
+            error = self._target.unreachable(f"{WAITING_MAX} requests wait for its answers")
             self._loop.call_soon(partial(call.when_done, error))
             return
         self._waiting.append((self._loop.now_s() + call.timeout_s, call))
@@ -175,154 +155,18 @@ class OutboundConnection:
             self._sent.clear()
             self._release()
 
-    # --- connecting ------------------------------------------------------------------------------
-
-    def _look_up(self) -> None:
-        host, port = self._target.host, self._target.port
-        try:
-            family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
-        except ValueError:
-            thread = threading.Thread(target=self._resolve, name="cordwood-resolve", daemon=True)
-            thread.start()
-            return
-        self._connect([(family, (host, port))])
-
-    def _resolve(self) -> None:
-        """In a thread of its own: a name server may take its time."""
-        found: Resolved = []
-        reason = "the name has no address"
-        try:
-            infos = socket.getaddrinfo(
-                self._target.host, self._target.port, type=socket.SOCK_STREAM
-            )
-            found = [(info[0], (str(info[4][0]), int(info[4][1]))) for info in infos]
-        except (OSError, UnicodeError) as error:
-            reason = str(error)
-        if found:
-            self._loop.call_soon(partial(self._connect, found))
-        else:
-            self._loop.call_soon(partial(self._fail, self._unreachable(reason)))
-
-    def _connect(self, addresses: Resolved) -> None:
-        if self._phase is _Phase.CLOSED:
-            return
-        (family, address), *others = addresses
-        try:
-            opened = socket.socket(family, socket.SOCK_STREAM)
-            opened.setblocking(False)
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        except OSError as error:
-            self._fail(self._unreachable(error.strerror or str(error)))
-            return
-        self._socket = opened
-        try:
-            opened.connect(address)
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._next_address(error, others)
-            return
-        self._interest = WRITABLE
-        self._loop.register(opened.fileno(), WRITABLE, partial(self._connected, others))
-
-    def _next_address(self, error: OSError, others: Resolved) -> None:
-        self._release_socket()
-        if others:
-            self._connect(others)
-        else:
-            self._fail(self._unreachable(error.strerror or str(error)))
-
-    def _connected(self, others: Resolved, _mask: int) -> None:
-        opened = self._socket
-        assert isinstance(opened, socket.socket), opened
-        code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            self._next_address(OSError(code, os.strerror(code)), others)
-            return
-        fd = opened.fileno()
-        self._loop.unregister(fd)
-        if self._target.tls is None:
-            self._phase = _Phase.GREETING
-        else:
-            self._phase = _Phase.SECURING
-            self._socket = TlsSocket(
-                opened, self._target.tls.context, server_name=self._target.host.partition("%")[0]
-            )
-        self._interest = READABLE
-        self._loop.register(fd, READABLE, self._ready)
-        if self._phase is _Phase.SECURING:
-            self._secure()
-        else:
-            self._greet()
-
-    def _secure(self) -> None:
-        assert isinstance(self._socket, TlsSocket)
-        try:
-            self._socket.do_handshake()
-        except BlockingIOError:
-            self._set_interest()
-            return
-        except OSError as error:
-            self._fail(self._not_trusted(error))
-            return
-        self._phase = _Phase.GREETING
-        self._greet()
+    # --- the stream ------------------------------------------------------------------------------
 
     def _greet(self) -> None:
+        self._phase = _Phase.GREETING
         self._send_own(ApiKey.API_VERSIONS, _VERSIONS_SPOKEN_BY_ALL, b"")
 
-    # --- the socket ------------------------------------------------------------------------------
-
-    def _ready(self, mask: int) -> None:
-        if self._phase is _Phase.SECURING:
-            self._secure()
-            return
-        if mask & WRITABLE and not self._flush():
-            return
-        if mask & READABLE or self._has_more():
-            self._receive()
-        self._set_interest()
-
-    def _has_more(self) -> bool:
-        return isinstance(self._socket, TlsSocket) and self._socket.has_more
-
-    def _receive(self) -> None:
-        scratch = self._loop.scratch
-        for _ in range(_RECEIVES_PER_TURN):
-            if self._phase is _Phase.CLOSED:
-                return
-            assert self._socket is not None
-            room = self._frames.room(scratch)
-            try:
-                count = self._socket.recv_into(room)
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self._end_stream(error.strerror or str(error))
-                return
-            if not count:
-                self._end_stream(self._closed_by_peer())
-                return
-            try:
-                for frame in self._frames.received(room, count):
-                    self._answer(frame)
-                    if self.is_closed:
-                        return
-            except FormatError as error:
-                self._fail(self._unreachable(f"its answer cannot be read: {error}"))
-                return
-            if count < len(room) and not self._has_more():
-                return
-        if self._has_more():  # else the loop reports the socket again
-            self._loop.call_soon(partial(self._ready, READABLE))
-
-    def _end_stream(self, reason: str) -> None:
+    def _end_stream(self, reason: str | None) -> None:
         """Nothing more will come. What came before counts first, such as why SASL failed."""
-        error = self._unreachable(reason)
+        error = self._target.unreachable(self._closed_by_peer() if reason is None else reason)
         if self._is_computing:
             self._ended = error
-            self._release_socket()
+            self._stream.close()
         else:
             self._fail(error)
 
@@ -331,43 +175,11 @@ class OutboundConnection:
             return "it closed the connection; does the listener have another security protocol?"
         return "it closed the connection"
 
-    def _flush(self) -> bool:
-        """Send what the socket takes. False: the connection has failed."""
-        unsent = self._unsent
-        assert self._socket is not None
-        try:
-            while unsent:
-                piece = unsent[0]
-                count = self._socket.send(piece)
-                if count == len(piece):
-                    unsent.popleft()
-                else:
-                    unsent[0] = memoryview(piece)[count:]
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._fail(self._unreachable(error.strerror or str(error)))
-            return False
-        return True
-
-    def _set_interest(self) -> None:
-        if self._phase is _Phase.CLOSED or self._socket is None:
-            return
-        interest = READABLE
-        if self._unsent or (
-            isinstance(self._socket, TlsSocket) and self._socket.read_waits_for_room
-        ):
-            interest |= WRITABLE
-        if interest != self._interest:
-            self._interest = interest
-            self._loop.modify(self._socket.fileno(), interest)
-
     # --- requests and answers --------------------------------------------------------------------
 
     def _send_own(self, api: ApiKey, version: int, body: bytes) -> None:
         self._write(api, version, body, self._ready_by_s, None)
-        if self._flush():
-            self._set_interest()
+        self._stream.send()
 
     def _send_waiting(self) -> None:
         if self._sasl is not None:
@@ -380,13 +192,13 @@ class OutboundConnection:
         while waiting:
             deadline_s, call = waiting.popleft()
             if call.mark is not None and call.mark.api not in self._versions:
-                mistaken = self._unreachable(call.mark.or_else)
+                mistaken = self._target.unreachable(call.mark.or_else)
                 self._loop.call_soon(partial(call.when_done, mistaken))
                 continue
             version = self._version(call)
             if version is None:
                 theirs = self._versions.get(call.api, (0, -1))
-                error = self._unreachable(
+                error = self._target.unreachable(
                     f"it serves versions {theirs[0]} to {theirs[1]} of {KNOWN_APIS[call.api].name},"
                     f" but this broker needs {call.version_min} to {call.version_max}"
                 )
@@ -397,11 +209,11 @@ class OutboundConnection:
             except Exception as error:  # a bug of ours: nobody waits for ever
                 logger.exception("%s: a request could not be encoded", self._target)
                 reason = f"the request could not be encoded: {error!r}"
-                self._loop.call_soon(partial(call.when_done, self._unreachable(reason)))
+                self._loop.call_soon(partial(call.when_done, self._target.unreachable(reason)))
                 continue
             self._write(call.api, version, body, deadline_s, call)
-        if self._unsent and self._flush():
-            self._set_interest()
+        if self._stream.unsent:
+            self._stream.send()
 
     def _version(self, call: OutboundCall) -> int | None:
         theirs = self._versions.get(call.api)
@@ -416,7 +228,7 @@ class OutboundConnection:
         self._number = (self._number + 1) & 0x7FFF_FFFF
         tags = b"\0" if KNOWN_APIS[api].is_flexible(version) else b""
         head = _HEADER.pack(api, version, self._number) + self._client_id + tags
-        self._unsent.append(_INT32.pack(len(head) + len(body)) + head + body)
+        self._stream.unsent.append(_INT32.pack(len(head) + len(body)) + head + body)
         self._sent.append(_Sent(self._number, api, version, deadline_s, call))
 
     def _answer(self, frame: memoryview) -> None:
@@ -450,7 +262,7 @@ class OutboundConnection:
             decode_response(ApiKey.API_VERSIONS, _VERSIONS_SPOKEN_BY_ALL, body),
         )
         if answer.error_code:
-            self._fail(self._unreachable(f"it refuses ApiVersions with {answer.error_code}"))
+            self._fail(self._target.unreachable(f"it refuses ApiVersions with {answer.error_code}"))
             return
         self._versions = {
             each.api_key: (each.min_version, each.max_version) for each in answer.api_keys
@@ -496,7 +308,7 @@ class OutboundConnection:
             self._loop.call_soon(partial(self._fail, error))
         except FormatError as error:
             reason = f"its answer cannot be read: {error}"
-            self._loop.call_soon(partial(self._fail, self._unreachable(reason)))
+            self._loop.call_soon(partial(self._fail, self._target.unreachable(reason)))
         else:
             self._loop.call_soon(partial(self._sasl_computed, sasl, following))
 
@@ -546,7 +358,7 @@ class OutboundConnection:
             return
         if earliest <= now_s:
             what = "it did not answer in time" if self.is_ready else "it did not become ready"
-            self._fail(self._unreachable(what))
+            self._fail(self._target.unreachable(what))
             return
         self._plan_check()
 
@@ -567,23 +379,4 @@ class OutboundConnection:
 
     def _release(self) -> None:
         self._timer.cancel()
-        self._release_socket()
-        self._unsent.clear()
-
-    def _release_socket(self) -> None:
-        if self._socket is not None:
-            if self._socket.fileno() >= 0:
-                self._loop.unregister(self._socket.fileno())
-            self._socket.close()
-            self._socket = None
-
-    def _unreachable(self, reason: str) -> BrokerUnreachableError:
-        return BrokerUnreachableError(str(self._target), reason)
-
-    def _not_trusted(self, error: OSError) -> CordwoodError:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return BrokerNotTrustedError(str(self._target), error.verify_message)
-        if isinstance(error, ssl.SSLError):
-            reason = f"the TLS handshake failed: {error.reason or error}"
-            return BrokerUnreachableError(str(self._target), reason)
-        return self._unreachable(error.strerror or str(error))
+        self._stream.close()

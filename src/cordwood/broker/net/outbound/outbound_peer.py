@@ -7,8 +7,9 @@ from typing import Final
 
 from cordwood.broker.net.loop.event_loop import EventLoop, Timer
 from cordwood.broker.net.outbound.outbound_call import OutboundCall
-from cordwood.broker.net.outbound.outbound_connection import WAITING_MAX, OutboundConnection, Target
-from cordwood.errors import BrokerUnreachableError, CordwoodError
+from cordwood.broker.net.outbound.outbound_connection import WAITING_MAX, OutboundConnection
+from cordwood.broker.net.outbound.outbound_target import Target
+from cordwood.errors import CordwoodError
 
 _PAUSE_MIN_S: Final = 0.05
 _PAUSE_MAX_S: Final = 1.0
@@ -41,7 +42,7 @@ class OutboundPeer:
         """Send a request; `call.when_done` gets the answer or the error."""
         if self._is_closed or len(self._delayed) >= WAITING_MAX:
             reason = "it was closed" if self._is_closed else f"{WAITING_MAX} requests wait for it"
-            error = BrokerUnreachableError(str(self.target), reason)
+            error = self.target.unreachable(reason)
             self._loop.call_soon(partial(call.when_done, error))
             return
         if self._connection is None:
@@ -57,7 +58,7 @@ class OutboundPeer:
 
     def give_up(self, reason: str) -> None:
         """Close the connection for good; requests that wait get an error."""
-        error = BrokerUnreachableError(str(self.target), reason)
+        error = self.target.unreachable(reason)
         for call in self._delayed:
             self._loop.call_soon(partial(call.when_done, error))
         if self._connection is not None:

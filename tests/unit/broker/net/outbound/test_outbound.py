@@ -26,9 +26,9 @@ from cordwood.broker.net.outbound.outbound_call import (
     OutboundResult,
     PeerMark,
 )
-from cordwood.broker.net.outbound.outbound_connection import Target
 from cordwood.broker.net.outbound.outbound_frames import OutboundFrames
 from cordwood.broker.net.outbound.outbound_peer import OutboundPeer
+from cordwood.broker.net.outbound.outbound_target import Target
 from cordwood.errors import (
     AuthenticationFailedError,
     BrokerUnreachableError,
