@@ -221,7 +221,7 @@ def _append(world: World) -> None:
 def _append_and_roll(world: World) -> None:
     """The append begins a new segment: the time of its record is long after the first one's."""
     base = world.log.state.segments.active.base_offset
-    first_ms = world.log.state.segments.active.first_batch_timestamp
+    first_ms = world.log.state.segments.active.indexes.facts.first_batch_timestamp
     later_ms = first_ms + world.log.config.segment_ms + 1
     made = world.log.append(b"a", timestamp_ms=later_ms)
     assert world.log.state.segments.active.base_offset > base

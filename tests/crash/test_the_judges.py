@@ -21,6 +21,7 @@ from cordwood.storage.recovery import (
     walk_segment,
 )
 from cordwood.storage.segment import Segment
+from cordwood.storage.segment_writer import SegmentWriter
 from cordwood.value_class import replace
 from crash.client import Client
 from crash.io_faults import CallFault, all_faults, run_fault
@@ -68,13 +69,13 @@ def test_that_a_failed_sync_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_that_files_keep_the_zeros_that_were_written_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Segment, "trim", _forget_zeros)
+    monkeypatch.setattr(SegmentWriter, "trim", _forget_zeros)
 
     assert finds_something(lambda seed: run_seed("roll-ahead", seed), range(40))
 
 
 def test_that_recovery_leaves_the_zeros_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Segment, "cut_tail", lambda self, position: None)
+    monkeypatch.setattr(SegmentWriter, "cut_tail", lambda self, position: None)
 
     assert finds_something(lambda seed: run_seed("roll-ahead", seed), range(40))
 
@@ -95,13 +96,13 @@ def test_that_recovery_keeps_batches_behind_a_hole(monkeypatch: pytest.MonkeyPat
 
 
 def test_that_zeros_are_written_over_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Segment, "write_ahead", _write_zeros_too_early)
+    monkeypatch.setattr(SegmentWriter, "write_ahead", _write_zeros_too_early)
 
     assert finds_something(lambda seed: run_seed("append-ahead", seed), range(40))
 
 
-def _forget_zeros(segment: Segment) -> None:
-    segment.ahead_end = 0
+def _forget_zeros(writer: SegmentWriter) -> None:
+    writer.zeros.end = 0
 
 
 def _walk_to_the_end_of_the_file(
@@ -110,15 +111,14 @@ def _walk_to_the_end_of_the_file(
     walk = walk_segment(segment, from_offset, visit)
     if not walk.zero_bytes:
         return walk
-    segment.size = walk.file_size
+    segment.writer.extent.size = walk.file_size
     return replace(walk, end=FilePosition(walk.file_size), bad=(), zero_bytes=0)
 
 
-def _write_zeros_too_early(segment: Segment, end: int) -> None:
-    segment.ahead_end = end
-    position = max(segment.size - 10, 0)
-    file = segment.file()
-    write_all(file, position, bytes(end - position))
+def _write_zeros_too_early(writer: SegmentWriter, end: int) -> None:
+    writer.zeros.end = end
+    position = max(writer.extent.size - 10, 0)
+    write_all(writer.file, position, bytes(end - position))
 
 
 def _sync_and_forget(segment: Segment) -> None:

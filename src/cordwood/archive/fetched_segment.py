@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 
 from cordwood.archive.fetch_threads import FetchThreads
+from cordwood.archive.fetched_indexes import FetchedIndexes
 from cordwood.archive.object_port import ObjectStore
 from cordwood.archive.packed_object import PackedObject
 from cordwood.archive.ranged_file import RangedFile, RangedObject
@@ -19,11 +20,10 @@ from cordwood.format.file_names import FileKind, segment_file_name
 from cordwood.quantities import NO_TIMESTAMP, FilePosition, Offset, TimestampMs
 from cordwood.storage.files import File, FileSystem
 from cordwood.storage.handle_cache import HandleCache
-from cordwood.storage.key_index import KeyIndex
-from cordwood.storage.offset_index import OffsetIndex
+from cordwood.storage.read_boundaries import ReadBoundaries
+from cordwood.storage.segment_extent import SegmentExtent
+from cordwood.storage.segment_names import SegmentNames
 from cordwood.storage.segment_reader import IndexHint, SegmentReader
-from cordwood.storage.time_index import TimeIndex
-from cordwood.storage.transaction_index import TransactionIndex
 
 _TRIES = 3
 
@@ -49,8 +49,8 @@ class FetchedSegment:
         """`following` finds the next segment of the archive, if there is one."""
         base = copy.base_offset
         self.base_offset = base
-        self.size = copy.size
-        self.next_offset = copy.next_offset
+        self.extent = SegmentExtent(copy.size, copy.next_offset)
+        self.boundaries = ReadBoundaries()  # remembered only for the end of a log
         self.created_ms = copy.modified_ms
         self._copy = copy
         self._objects = objects
@@ -62,12 +62,9 @@ class FetchedSegment:
         self._directory = f"{cache.directory}/{copy.copy_id}"
         self._lock = threading.Lock()
         self._file: File | None = None
-        self._offset_index = OffsetIndex.open_sealed(fs, self.path(FileKind.INDEX), base)
-        self._time_index = TimeIndex.open_sealed(fs, self.path(FileKind.TIMEINDEX), base)
-        self._transaction_index = TransactionIndex.open_sealed(
-            fs, self.path(FileKind.TXNINDEX), base
+        self.indexes = FetchedIndexes(
+            fs, SegmentNames(directory=self._directory, base_offset=base), self._fetch
         )
-        self._key_index = KeyIndex(fs, self.path(FileKind.KEYINDEX))
         self._packed = PackedObject(
             copy,
             objects=objects,
@@ -109,6 +106,14 @@ class FetchedSegment:
         )
 
     # --- facts of the manifest ---------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        return self.extent.size
+
+    @property
+    def next_offset(self) -> Offset:
+        return self.extent.next_offset
 
     @property
     def name(self) -> str:
@@ -156,26 +161,6 @@ class FetchedSegment:
             return held
         raise OSError(f"the cache of {self._cache.bytes_max} bytes is too small for {self.name}")
 
-    @property
-    def offset_index(self) -> OffsetIndex:
-        self._fetch(FileKind.INDEX)
-        return self._offset_index
-
-    @property
-    def time_index(self) -> TimeIndex:
-        self._fetch(FileKind.TIMEINDEX)
-        return self._time_index
-
-    @property
-    def transaction_index(self) -> TransactionIndex:
-        self._fetch(FileKind.TXNINDEX)
-        return self._transaction_index
-
-    @property
-    def key_index(self) -> KeyIndex:
-        self._fetch(FileKind.KEYINDEX)
-        return self._key_index
-
     def _fetch(self, kind: FileKind) -> None:
         file = self._copy.find(kind)
         if file is None:
@@ -191,10 +176,7 @@ class FetchedSegment:
         self._file = None
         if self._ranged is not None:
             self._ranged.close()
-        self._offset_index.release()
-        self._time_index.release()
-        self._transaction_index.release()
-        self._key_index.release()
+        self.indexes.release()
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -209,7 +191,7 @@ class FetchedSegment:
 
     def hint(self, offset: Offset) -> IndexHint:
         try:
-            index = self.offset_index
+            index = self.indexes.offset
             found = index.lookup(offset)
             if self._ranged is not None:
                 self._ranged.expect(found[1], index.position_beyond(offset) or self.size)
@@ -219,13 +201,7 @@ class FetchedSegment:
             return self.base_offset, FilePosition(0)
 
     def batches_of(self, key: bytes, *, size: int) -> list[FilePosition] | None:
-        found = self.key_index.batches_of(key, log_size=size)
+        found = self.indexes.key.batches_of(key, log_size=size)
         if found is not None:
             self._handles.touch(self)
         return found
-
-    def boundary_before(self, offset: Offset) -> tuple[Offset, FilePosition] | None:
-        return None  # boundaries are remembered only for the end of a log
-
-    def note_boundary(self, offset: Offset, position: FilePosition) -> None:
-        """Nothing to do: see `boundary_before`."""

@@ -52,8 +52,9 @@ from cordwood.log.topics.incoming_topic import IncomingPartition, IncomingTopic
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import INT64_MAX, Offset, TimestampMs
 from cordwood.storage.checkpoint_file import write_epoch_checkpoint
-from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import find_segments, find_snapshots
+from cordwood.storage.segment_limits import SegmentLimits
 from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
@@ -258,9 +259,9 @@ class TopicRestore:
         position = segment.reader().locate(end, segment.hint(end))
         assert position is not None, (copy, end)
         segment.activate(now_ms=copy.modified_ms)
-        segment.truncate_to(position, end)
+        segment.writer.truncate_to(position, end)
         segment.sync_log()
-        segment.sync_index()
+        segment.indexes.sync()
         segment.close()
         self._fs.set_modified_ms(segment.path(FileKind.LOG), copy.modified_ms)
 

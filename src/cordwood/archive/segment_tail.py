@@ -68,9 +68,9 @@ def segment_tail(
                     f"{segment.name} is damaged: {tail.size} of {size} bytes from offset {start} "
                     "on are sound"
                 )
-            for aborted in segment.transaction_index.entries():
+            for aborted in segment.indexes.transaction.entries():
                 if aborted.last_offset >= start:
-                    tail.transaction_index.append(aborted)
+                    tail.indexes.transaction.append(aborted)
             tail.freeze()
             tail.seal()
             fs.set_modified_ms(tail.path(FileKind.LOG), segment.modified_ms())

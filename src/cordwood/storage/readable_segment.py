@@ -7,22 +7,55 @@ from cordwood.quantities import FilePosition, Offset, TimestampMs
 from cordwood.storage.files import File
 from cordwood.storage.key_index import KeyIndex
 from cordwood.storage.offset_index import OffsetIndex
+from cordwood.storage.read_boundaries import ReadBoundaries
+from cordwood.storage.segment_extent import Extent
 from cordwood.storage.segment_reader import IndexHint, SegmentReader
 from cordwood.storage.time_index import TimeIndex
 from cordwood.storage.transaction_index import TransactionIndex
 
 
+class ReadableIndexes(Protocol):
+    """The indexes of a segment for reading. Those of an archived one are fetched when asked for."""
+
+    @property
+    def offset(self) -> OffsetIndex: ...
+
+    @property
+    def time(self) -> TimeIndex: ...
+
+    @property
+    def transaction(self) -> TransactionIndex: ...
+
+    @property
+    def key(self) -> KeyIndex: ...
+
+
 class ReadableSegment(Protocol):
     """A segment for reading: `Segment` on the local disk, or a copy in an archive.
 
-    size            bytes of whole batches in the log file
-    next_offset     where the batch after the last one begins, or the next segment
+    size         bytes of whole batches in the log file
+    next_offset  where the batch after the last one begins, or the next segment
+    extent       the two of them, for those who ask at every read
+    boundaries   where readers stopped
     """
 
     base_offset: Offset
-    size: int
-    next_offset: Offset
     created_ms: TimestampMs
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def next_offset(self) -> Offset: ...
+
+    @property
+    def extent(self) -> Extent: ...
+
+    @property
+    def indexes(self) -> ReadableIndexes: ...
+
+    @property
+    def boundaries(self) -> ReadBoundaries: ...
 
     @property
     def name(self) -> str:
@@ -41,18 +74,6 @@ class ReadableSegment(Protocol):
         (-1, base offset) if no record has one.
         """
         ...
-
-    @property
-    def offset_index(self) -> OffsetIndex: ...
-
-    @property
-    def time_index(self) -> TimeIndex: ...
-
-    @property
-    def transaction_index(self) -> TransactionIndex: ...
-
-    @property
-    def key_index(self) -> KeyIndex: ...
 
     def path(self, kind: FileKind) -> str:
         """The local path of a file. It need not exist."""
@@ -83,14 +104,6 @@ class ReadableSegment(Protocol):
 
     def hint(self, offset: Offset) -> IndexHint:
         """A batch at or before the one that holds `offset`, from the index."""
-        ...
-
-    def boundary_before(self, offset: Offset) -> tuple[Offset, FilePosition] | None:
-        """A batch that begins at or before `offset`, at which a reader stopped; None if unknown."""
-        ...
-
-    def note_boundary(self, offset: Offset, position: FilePosition) -> None:
-        """A reader stopped before the batch at `position` and will probably ask for it."""
         ...
 
     def batches_of(self, key: bytes, *, size: int) -> list[FilePosition] | None:

@@ -114,7 +114,7 @@ def walk_segment(segment: Segment, from_offset: Offset, visit: BatchVisitor) -> 
         try:
             for first, stop in reader.chunks(position, next_offset):
                 assert first == 0, first  # batches are indexed in file order
-                segment.index_walked(reader.decoder, stop, reader.chunk_position)
+                segment.indexes.add_walked(reader.decoder, stop, reader.chunk_position)
                 visit(reader.decoder, first, stop)
                 found = True
                 end, end_offset = FilePosition(reader.position), reader.next_offset
@@ -134,7 +134,8 @@ def walk_segment(segment: Segment, from_offset: Offset, visit: BatchVisitor) -> 
             next_offset = following.base_offset
         else:
             break
-    segment.size, segment.next_offset = end, end_offset
+    extent = segment.writer.extent
+    extent.size, extent.next_offset = end, end_offset
     return Walk(
         path=segment.name,
         base_offset=segment.base_offset,
@@ -153,10 +154,11 @@ def rebuild_indexes(segment: Segment) -> None:
     size, next_offset = segment.size, segment.next_offset
     segment.activate(now_ms=segment.modified_ms())
     walk_segment(segment, Offset(0), lambda _decoder, _first, _stop: None)
-    segment.size, segment.next_offset = size, next_offset
+    extent = segment.writer.extent
+    extent.size, extent.next_offset = size, next_offset
     segment.freeze()
     segment.seal()
-    segment.needs_new_indexes = False
+    segment.indexes.needs_rebuilding = False
 
 
 def _walk_start(
@@ -164,7 +166,7 @@ def _walk_start(
 ) -> tuple[FilePosition, Offset]:
     """Drop index entries that cannot be trusted; return where reading starts."""
     if from_offset > segment.base_offset and _has_sane_indexes(segment, file_size):
-        entry_offset, position = segment.offset_index.lookup(Offset(from_offset - 1))
+        entry_offset, position = segment.indexes.offset.lookup(Offset(from_offset - 1))
         header = _header_at(segment, position)
         if (
             position > 0
@@ -172,26 +174,26 @@ def _walk_start(
             and header.last_offset == entry_offset
             and _has_true_times(segment, entry_offset)
         ):
-            segment.offset_index.truncate_to(Offset(entry_offset + 1))
-            segment.time_index.truncate_to(Offset(entry_offset + 1))
-            segment.transaction_index.truncate_to(from_offset)
-            timestamp, offset = segment.time_index.last_entry
+            segment.indexes.offset.truncate_to(Offset(entry_offset + 1))
+            segment.indexes.time.truncate_to(Offset(entry_offset + 1))
+            segment.indexes.transaction.truncate_to(from_offset)
+            timestamp, offset = segment.indexes.time.last_entry
             first = _header_at(segment, FilePosition(0))
-            segment.resume_walk(
+            segment.indexes.resume_walk(
                 first_timestamp=NO_TIMESTAMP if first is None else first.max_timestamp,
                 max_timestamp=timestamp,
                 max_timestamp_offset=offset,
                 record_count=header.base_offset - segment.base_offset,
             )
             return position, header.base_offset
-    segment.clear_facts()
+    segment.indexes.clear()
     return FilePosition(0), segment.base_offset
 
 
 def _has_sane_indexes(segment: Segment, file_size: int) -> bool:
     try:
-        segment.offset_index.sanity_check(log_size=file_size)
-        segment.time_index.sanity_check()
+        segment.indexes.offset.sanity_check(log_size=file_size)
+        segment.indexes.time.sanity_check()
     except FormatError:
         return False
     return True
@@ -199,8 +201,8 @@ def _has_sane_indexes(segment: Segment, file_size: int) -> bool:
 
 def _has_true_times(segment: Segment, last_offset: Offset) -> bool:
     """Whether the last time index entry up to `last_offset` matches the log."""
-    segment.time_index.truncate_to(Offset(last_offset + 1))
-    entry = segment.time_index.last_entry
+    segment.indexes.time.truncate_to(Offset(last_offset + 1))
+    entry = segment.indexes.time.last_entry
     return entry[0] == NO_TIMESTAMP or is_true_entry(segment, entry)
 
 

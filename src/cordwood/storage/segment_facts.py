@@ -37,6 +37,11 @@ class SegmentFacts:
         self.record_count = 0
         self.first_timestamp = NOT_SEEN
 
+    @property
+    def first_batch_timestamp(self) -> TimestampMs:
+        """Largest timestamp of the first batch; NO_TIMESTAMP if there is no batch or timestamp."""
+        return NO_TIMESTAMP if self.first_timestamp == NOT_SEEN else self.first_timestamp
+
     def words(self) -> "array[int]":
         """The same as the state of `batch_scan.index_batches`."""
         words = array("q", bytes(8 * tables.STATE_WORDS))

@@ -22,8 +22,9 @@ from cordwood.quantities import MIB, NO_TIMESTAMP, FilePosition, Offset, Timesta
 from cordwood.storage.file_copy import copy_file
 from cordwood.storage.files import Buffer, File, FileSystem, write_all
 from cordwood.storage.offset_index import OffsetIndex
-from cordwood.storage.segment import SEGMENT_KINDS, SegmentLimits
 from cordwood.storage.segment_facts import SegmentFacts
+from cordwood.storage.segment_limits import SegmentLimits
+from cordwood.storage.segment_names import SEGMENT_KINDS
 from cordwood.storage.segment_reader import SegmentReader
 from cordwood.storage.time_index import TimeIndex, fitting_entries
 from cordwood.storage.transaction_index import TransactionIndex

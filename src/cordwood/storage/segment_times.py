@@ -61,7 +61,7 @@ def find_largest(segment: ReadableSegment) -> TimedOffset:
     if not segment.size:
         return NO_TIMESTAMP, segment.base_offset
     try:
-        entry = segment.time_index.last_entry
+        entry = segment.indexes.time.last_entry
     except (FormatError, OSError):
         return _largest_from(segment, FilePosition(0), segment.base_offset)
     if entry[0] > NO_TIMESTAMP and is_true_entry(segment, entry):

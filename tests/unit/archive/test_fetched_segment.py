@@ -46,7 +46,7 @@ def test_facts_of_the_manifest_fetch_nothing(
     assert segment.first_timestamp() is not None
     assert segment.largest_timestamp[1] == 5
     assert segment.modified_ms() == segment.created_ms
-    assert segment.boundary_before(Offset(5)) is None
+    assert segment.boundaries.before(Offset(5)) is None
 
     assert fetched(archived) == []
 

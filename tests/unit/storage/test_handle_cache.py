@@ -3,7 +3,8 @@
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.handle_cache import HandleCache
-from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment import Segment
+from cordwood.storage.segment_limits import SegmentLimits
 from fakes.client_batches import client_batch
 from fakes.simulated_fs import SimulatedFileSystem
 
@@ -63,7 +64,7 @@ def test_a_released_segment_is_opened_again_when_read() -> None:
             fs, "/", Offset(base), handles=handles, limits=limits, now_ms=TimestampMs(0)
         )
         batch = client_batch(b"x", base_offset=base)
-        segment.append(
+        segment.writer.append(
             batch, [UnplacedBatch(len(batch), 1, TimestampMs(5))], base_offset=Offset(base)
         )
         segment.freeze()

@@ -76,7 +76,7 @@ def test_an_index_of_another_size_is_not_asked() -> None:
 
     assert segment.batches_of(b"k", size=segment.size) == [0]
     assert segment.batches_of(b"k", size=segment.size + 1) is None
-    assert not segment.key_index.is_usable(segment.size + 1)
+    assert not segment.indexes.key.is_usable(segment.size + 1)
 
 
 def test_without_a_file_the_index_cannot_tell() -> None:

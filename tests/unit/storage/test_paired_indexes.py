@@ -10,7 +10,8 @@ from cordwood.quantities import FilePosition, Offset, TimestampMs
 from cordwood.storage.files import replace_file
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.recovery import rebuild_indexes, walk_segment
-from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment import Segment
+from cordwood.storage.segment_limits import SegmentLimits
 from cordwood.storage.segment_rewrite import SegmentRewrite
 from fakes.client_batches import client_batch
 from fakes.simulated_fs import SimulatedFileSystem
@@ -45,12 +46,12 @@ class Written:
             UnplacedBatch(len(batch), 1, TimestampMs(time))
             for batch, time in zip(data, times, strict=True)
         ]
-        self.segment.append(b"".join(data), batches, base_offset=start)
+        self.segment.writer.append(b"".join(data), batches, base_offset=start)
         self.times += times
 
     def check(self) -> None:
         """For each offset entry, the time entries up to it name the largest time up to it."""
-        offset_index, time_index = self.segment.offset_index, self.segment.time_index
+        offset_index, time_index = self.segment.indexes.offset, self.segment.indexes.time
         times = [time_index.entry(slot) for slot in range(time_index.count)]
         for slot in range(offset_index.count):
             offset, _ = offset_index.entry(slot)
@@ -105,7 +106,7 @@ def test_a_cut_anywhere_leaves_the_largest_time_of_the_rest(seed: int) -> None:
     for count in range(len(times) - 1, 0, -3):
         position = segment.reader().locate(Offset(BASE + count), segment.hint(Offset(BASE + count)))
         assert position is not None
-        segment.truncate_to(FilePosition(position), Offset(BASE + count))
+        segment.writer.truncate_to(FilePosition(position), Offset(BASE + count))
         walk_segment(segment, segment.next_offset, lambda _decoder, _first, _stop: None)
 
         made.times = times[:count]
@@ -147,8 +148,8 @@ def test_a_rewritten_segment_with_full_indexes_loses_no_time_when_it_is_walked_a
 def test_a_lowered_limit_leaves_the_indexes_full_and_the_segment_can_be_frozen() -> None:
     made = written(3)
     made.append(2000, 1)
-    entries = made.segment.time_index.count
-    made.segment.sync_index()
+    entries = made.segment.indexes.time.count
+    made.segment.indexes.sync()
     made.limits = SegmentLimits(index_bytes_max=24, index_interval_bytes=INTERVAL)
     again = Segment.open_sealed(
         made.fs,
@@ -163,12 +164,12 @@ def test_a_lowered_limit_leaves_the_indexes_full_and_the_segment_can_be_frozen()
     again.activate(now_ms=TimestampMs(0))
 
     walk_segment(again, again.next_offset, lambda _decoder, _first, _stop: None)
-    assert again.is_index_full
+    assert again.indexes.is_full
     again.freeze()
     again.seal()
 
     assert entries > 2
-    assert again.time_index.last_entry[0] == 2000
+    assert again.indexes.time.last_entry[0] == 2000
 
 
 @pytest.mark.parametrize("kind", [FileKind.INDEX, FileKind.TIMEINDEX])
@@ -179,16 +180,16 @@ def test_an_index_beyond_all_measure_is_made_again(
     made.segment.freeze()
     made.segment.seal()
     expected = [
-        (made.segment.offset_index.count, made.segment.offset_index.last_offset),
-        (made.segment.time_index.count, made.segment.time_index.last_entry),
+        (made.segment.indexes.offset.count, made.segment.indexes.offset.last_offset),
+        (made.segment.indexes.time.count, made.segment.indexes.time.last_entry),
     ]
     monkeypatch.setattr("cordwood.storage.entry_file._READ_BYTES_MAX", 9_000)
     replace_file(made.fs, made.segment.path(kind), bytes(12_000))
-    made.segment.release()
+    made.segment.handles.release()
 
     rebuild_indexes(made.segment)
 
     assert expected == [
-        (made.segment.offset_index.count, made.segment.offset_index.last_offset),
-        (made.segment.time_index.count, made.segment.time_index.last_entry),
+        (made.segment.indexes.offset.count, made.segment.indexes.offset.last_offset),
+        (made.segment.indexes.time.count, made.segment.indexes.time.last_entry),
     ]

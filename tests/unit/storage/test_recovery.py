@@ -16,7 +16,8 @@ from cordwood.storage.recovery import (
     rebuild_indexes,
     walk_segment,
 )
-from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment import Segment
+from cordwood.storage.segment_limits import SegmentLimits
 from fakes.client_batches import client_batch
 from fakes.simulated_fs import SimulatedFileSystem
 
@@ -84,11 +85,15 @@ def test_a_walk_over_sound_batches_finds_end_and_facts_and_builds_indexes(
 
     assert visits.seen == [10, 11, 12, 13, 14]
     assert (walk.end, walk.next_offset, walk.bad) == (len(b"".join(made)), 15, ())
-    assert (segment.size, segment.next_offset, segment.record_count) == (walk.end, 15, 5)
+    assert (segment.size, segment.next_offset, segment.indexes.facts.record_count) == (
+        walk.end,
+        15,
+        5,
+    )
     assert segment.largest_timestamp == (104, 14)
-    assert segment.first_batch_timestamp == 100
-    assert segment.offset_index.count == 4
-    assert segment.time_index.count == 4
+    assert segment.indexes.facts.first_batch_timestamp == 100
+    assert segment.indexes.offset.count == 4
+    assert segment.indexes.time.count == 4
 
 
 def test_indexes_built_by_a_walk_are_those_built_by_appending(fs: SimulatedFileSystem) -> None:
@@ -104,7 +109,7 @@ def test_indexes_built_by_a_walk_are_those_built_by_appending(fs: SimulatedFileS
     for number, time in enumerate(times):
         batch = client_batch(b"v", base_offset=10 + number, timestamps=[time])
         unplaced = UnplacedBatch(len(batch), 1, TimestampMs(time))
-        appended.append(batch, [unplaced], base_offset=Offset(10 + number))
+        appended.writer.append(batch, [unplaced], base_offset=Offset(10 + number))
     appended.freeze()
     appended.seal()
     expected = [
@@ -126,16 +131,16 @@ def test_a_walk_starts_at_the_last_index_entry_below_what_is_trusted(
 ) -> None:
     segment = segment_of(fs, b"".join(batches(10)))
     walk_segment(segment, Offset(0), Visits())
-    segment.sync_index()
+    segment.indexes.sync()
     visits = Visits()
 
     walk = walk_segment(segment, Offset(17), visits)
 
     assert visits.seen == [16, 17, 18, 19]
-    assert (walk.next_offset, segment.record_count) == (20, 10)
+    assert (walk.next_offset, segment.indexes.facts.record_count) == (20, 10)
     assert segment.largest_timestamp == (109, 19)
-    assert segment.first_batch_timestamp == 100
-    assert segment.offset_index.count == 9
+    assert segment.indexes.facts.first_batch_timestamp == 100
+    assert segment.indexes.offset.count == 9
 
 
 @pytest.mark.parametrize(
@@ -154,7 +159,7 @@ def test_indexes_that_cannot_be_right_are_built_anew(
 ) -> None:
     segment = segment_of(fs, b"".join(batches(10)))
     walk_segment(segment, Offset(0), Visits())
-    segment.sync_index()
+    segment.indexes.sync()
     path = f"/log/{10:020}.{kind}"
     good = {k: read_whole(fs, f"/log/{10:020}.{k}", limit=1000) for k in ("index", "timeindex")}
     assert callable(harm)
@@ -164,7 +169,7 @@ def test_indexes_that_cannot_be_right_are_built_anew(
     segment.activate(now_ms=TimestampMs(0))
 
     walk_segment(segment, Offset(20), Visits())
-    segment.sync_index()
+    segment.indexes.sync()
 
     assert segment.next_offset == 20
     for offset in range(10, 20):

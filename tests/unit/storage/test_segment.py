@@ -10,7 +10,8 @@ from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.quantities import NO_TIMESTAMP, FilePosition, Offset, ProducerId, TimestampMs
 from cordwood.storage.files import read_whole
 from cordwood.storage.handle_cache import HandleCache
-from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment import Segment
+from cordwood.storage.segment_limits import SegmentLimits
 from fakes.client_batches import client_batch
 from fakes.simulated_fs import ShortWrite, SimulatedFileSystem
 
@@ -40,27 +41,27 @@ def append(segment: Segment, *timestamps: int, value: bytes = b"value") -> FileP
     )
     position = FilePosition(segment.size)
     unplaced = UnplacedBatch(len(batch), len(timestamps), TimestampMs(max(timestamps)))
-    segment.append(batch, [unplaced], base_offset=segment.next_offset)
+    segment.writer.append(batch, [unplaced], base_offset=segment.next_offset)
     return position
 
 
 def offset_entries(segment: Segment) -> list[tuple[int, int]]:
-    index = segment.offset_index
+    index = segment.indexes.offset
     return [index.entry(slot) for slot in range(index.count)]
 
 
 def time_entries(segment: Segment) -> list[tuple[int, int]]:
-    index = segment.time_index
+    index = segment.indexes.time
     return [index.entry(slot) for slot in range(index.count)]
 
 
 def test_a_new_segment_is_empty_and_has_its_files(fs: SimulatedFileSystem) -> None:
     segment = create(fs)
 
-    assert (segment.size, segment.next_offset, segment.record_count) == (0, BASE, 0)
+    assert (segment.size, segment.next_offset, segment.indexes.facts.record_count) == (0, BASE, 0)
     assert segment.is_active
     assert segment.largest_timestamp == (NO_TIMESTAMP, BASE)
-    assert segment.first_batch_timestamp == NO_TIMESTAMP
+    assert segment.indexes.facts.first_batch_timestamp == NO_TIMESTAMP
     assert [entry.name for entry in fs.list("/")] == [
         f"{STEM}.index",
         f"{STEM}.log",
@@ -76,9 +77,9 @@ def test_appending_moves_size_next_offset_and_facts(fs: SimulatedFileSystem) -> 
 
     size = len(client_batch(b"value", b"value", timestamps=[50, 70]))
     assert (first, second) == (0, size)
-    assert (segment.next_offset, segment.record_count) == (103, 3)
+    assert (segment.next_offset, segment.indexes.facts.record_count) == (103, 3)
     assert segment.size == fs.size(segment.name)
-    assert segment.first_batch_timestamp == 70
+    assert segment.indexes.facts.first_batch_timestamp == 70
     assert segment.largest_timestamp == (70, 101)
 
 
@@ -110,11 +111,11 @@ def test_several_batches_in_one_write_are_indexed_one_by_one(fs: SimulatedFileSy
     batches = [UnplacedBatch(len(data[n]), 1, TimestampMs(n)) for n in range(4)]
     before = len([call for call in fs.call_log if call[0] == "write_at"])
 
-    segment.append(b"".join(data), batches, base_offset=BASE)
+    segment.writer.append(b"".join(data), batches, base_offset=BASE)
 
     assert len([call for call in fs.call_log if call[0] == "write_at"]) == before + 1
     assert [entry[0] for entry in offset_entries(segment)] == [101, 102, 103]
-    assert (segment.next_offset, segment.record_count) == (104, 4)
+    assert (segment.next_offset, segment.indexes.facts.record_count) == (104, 4)
 
 
 def test_a_full_index_takes_no_more_entries_and_appending_goes_on(fs: SimulatedFileSystem) -> None:
@@ -122,8 +123,8 @@ def test_a_full_index_takes_no_more_entries_and_appending_goes_on(fs: SimulatedF
     for time in range(6):
         append(segment, time)
 
-    assert segment.is_index_full
-    assert segment.offset_index.count <= 3
+    assert segment.indexes.is_full
+    assert segment.indexes.offset.count <= 3
     assert segment.next_offset == 106
 
 
@@ -145,7 +146,7 @@ def test_a_segment_without_times_has_none_in_the_index(fs: SimulatedFileSystem) 
     segment.freeze()
     segment.seal()
 
-    assert segment.time_index.count == 0
+    assert segment.indexes.time.count == 0
     assert segment.largest_timestamp == (NO_TIMESTAMP, BASE)
 
 
@@ -212,10 +213,10 @@ def test_index_entries_reach_other_processes_in_pieces(fs: SimulatedFileSystem) 
     segment = create(fs, index_bytes=100_000)
     for time in range(200):
         append(segment, time)
-        segment.flush_index()
+        segment.indexes.flush()
 
     assert fs.size(f"/{STEM}.index") == 8 * 128
-    segment.flush_index(at_least=1)
+    segment.indexes.flush(at_least=1)
     assert fs.size(f"/{STEM}.index") == 8 * 199
 
 
@@ -229,11 +230,11 @@ def test_a_failed_write_is_repaired_to_the_last_whole_batch(fs: SimulatedFileSys
     with pytest.raises(OSError, match="injected"):
         append(segment, 6)
     torn = fs.size(segment.name)
-    segment.repair()
+    segment.writer.repair()
 
     assert torn == size + 20
     assert (segment.size, segment.next_offset, fs.size(segment.name)) == (size, next_offset, size)
-    assert segment.record_count == 1
+    assert segment.indexes.facts.record_count == 1
     append(segment, 7)
     assert segment.largest_timestamp == (7, 101)
 
@@ -241,7 +242,7 @@ def test_a_failed_write_is_repaired_to_the_last_whole_batch(fs: SimulatedFileSys
 def test_cutting_takes_log_and_indexes_back(fs: SimulatedFileSystem) -> None:
     segment = create(fs)
     positions = [append(segment, time) for time in (5, 9, 7, 8)]
-    segment.transaction_index.append(
+    segment.indexes.transaction.append(
         AbortedTransaction(
             producer_id=ProducerId(1),
             first_offset=Offset(100),
@@ -250,12 +251,12 @@ def test_cutting_takes_log_and_indexes_back(fs: SimulatedFileSystem) -> None:
         )
     )
 
-    segment.truncate_to(positions[2], Offset(102))
+    segment.writer.truncate_to(positions[2], Offset(102))
 
     assert (segment.size, segment.next_offset) == (positions[2], 102)
     assert fs.size(segment.name) == positions[2]
     assert offset_entries(segment) == [(101, positions[1])]
-    assert segment.transaction_index.count == 0
+    assert segment.indexes.transaction.count == 0
     assert append(segment, 3) == positions[2]
 
 
@@ -263,10 +264,10 @@ def test_cutting_everything_leaves_a_new_segment(fs: SimulatedFileSystem) -> Non
     segment = create(fs)
     append(segment, 5)
 
-    segment.truncate_to(FilePosition(0), BASE)
+    segment.writer.truncate_to(FilePosition(0), BASE)
 
-    assert (segment.size, segment.next_offset, segment.record_count) == (0, BASE, 0)
-    assert segment.first_batch_timestamp == NO_TIMESTAMP
+    assert (segment.size, segment.next_offset, segment.indexes.facts.record_count) == (0, BASE, 0)
+    assert segment.indexes.facts.first_batch_timestamp == NO_TIMESTAMP
     assert segment.largest_timestamp == (NO_TIMESTAMP, BASE)
 
 
@@ -275,7 +276,7 @@ def test_deleting_renames_every_file_and_readers_keep_what_they_hold(
 ) -> None:
     segment = create(fs)
     append(segment, 5)
-    segment.transaction_index.append(
+    segment.indexes.transaction.append(
         AbortedTransaction(
             producer_id=ProducerId(1),
             first_offset=Offset(100),
@@ -287,7 +288,7 @@ def test_deleting_renames_every_file_and_readers_keep_what_they_hold(
     segment.seal()
     file = segment.file()
 
-    marked = segment.mark_deleted()
+    marked = segment.handles.mark_deleted()
 
     assert sorted(marked) == [
         f"/{STEM}.{kind}.deleted" for kind in ("index", "log", "timeindex", "txnindex")
@@ -300,7 +301,7 @@ def test_deleting_a_segment_that_lost_its_indexes_is_no_error(fs: SimulatedFileS
     segment = create(fs)
     fs.remove(f"/{STEM}.index")
 
-    assert len(segment.mark_deleted()) == 2
+    assert len(segment.handles.mark_deleted()) == 2
 
 
 def test_closing_flushes_nothing_and_reads_nothing(fs: SimulatedFileSystem) -> None:
@@ -319,4 +320,4 @@ def test_the_paths_are_those_of_its_base_offset(fs: SimulatedFileSystem) -> None
     segment = create(fs)
 
     assert segment.path(FileKind.LOG) == f"/{STEM}.log"
-    assert segment.path(FileKind.TXNINDEX, ".deleted") == f"/{STEM}.txnindex.deleted"
+    assert segment.names.path(FileKind.TXNINDEX, ".deleted") == f"/{STEM}.txnindex.deleted"

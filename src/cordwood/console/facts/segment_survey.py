@@ -209,7 +209,7 @@ def _index_entries(log: ReadOnlyLog, base_offset: int) -> int | None:
     index = segments.floor(Offset(base_offset))
     if index < 0 or segments[index].is_archived:
         return None
-    return segments[index].offset_index.count
+    return segments[index].indexes.offset.count
 
 
 def _first_batches(

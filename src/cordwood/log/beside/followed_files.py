@@ -8,6 +8,7 @@ with its last sound batch.
 import os
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from cordwood.errors import (
@@ -19,7 +20,7 @@ from cordwood.errors import (
 from cordwood.format.file_names import PARTITION_METADATA
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
-from cordwood.log.beside.last_segment import LastSegment
+from cordwood.log.beside.last_file import LastFile, open_last
 from cordwood.log.beside.polling import Polling
 from cordwood.log.beside.transaction_tail import FollowedTransactions, TransactionTail
 from cordwood.log.partition.log_loader import read_epochs
@@ -39,7 +40,7 @@ from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile, LogMarks
 from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.recovery import Damage
-from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import (
     FoundSegment,
     find_segments,
@@ -47,6 +48,7 @@ from cordwood.storage.segment_files import (
     segment_end,
     walk_to_end,
 )
+from cordwood.storage.segment_limits import SegmentLimits
 from cordwood.storage.segment_manifest_file import read_manifest
 
 # How long a reader may believe that its topic still exists.
@@ -226,7 +228,7 @@ class FollowedFiles:
         if len(view.segments) == 1:
             return None
         sealed = view.segments[len(view.segments) - 2]
-        return 0 if sealed.key_index.is_usable(sealed.size) else None
+        return 0 if sealed.indexes.key.is_usable(sealed.size) else None
 
     # --- transactions ------------------------------------------------------------------------
 
@@ -261,7 +263,7 @@ class FollowedFiles:
     def _has_replaced_index(self, view: LogView, start: Offset, stop: Offset) -> bool:
         sealed = list(view.segments)[max(view.segments.floor(start), 0) : -1]
         return any(
-            segment.transaction_index.count and self.fs.size(segment.name) != segment.size
+            segment.indexes.transaction.count and self.fs.size(segment.name) != segment.size
             for segment in sealed
             if not segment.is_archived and segment.base_offset < stop
         )
@@ -292,24 +294,33 @@ class FollowedFiles:
         found = self._find_segments()
         if not found:
             raise FileNotFoundError(f"no segments in {self.directory}")
-        ends = [*(segment.base_offset for segment in found[1:]), None]
         segments = [
-            (LastSegment if end is None else Segment).open_sealed(
+            Segment.open_sealed(
                 self.fs,
                 self.directory,
                 segment.base_offset,
                 size=segment.size,
-                next_offset=segment.base_offset if end is None else end,
+                next_offset=following.base_offset,
                 handles=self._handles,
                 limits=self.limits,
-                is_last=end is None,
                 mapped=self._is_ours,
                 has_transactions=segment.has_transactions,
                 swapped=segment.swapped,
             )
-            for segment, end in zip(found, ends, strict=True)
+            for segment, following in pairwise(found)
         ]
-        return SegmentList(segments)
+        last = open_last(
+            self.fs,
+            self.directory,
+            found[-1].base_offset,
+            file_size=found[-1].size,
+            handles=self._handles,
+            limits=self.limits,
+            mapped=self._is_ours,
+            has_transactions=found[-1].has_transactions,
+            swapped=found[-1].swapped,
+        )
+        return SegmentList([*segments, last])
 
     def _find_segments(self) -> list[FoundSegment]:
         """The segments and the manifest that belongs to them, and what is missing."""
@@ -336,16 +347,18 @@ class FollowedFiles:
     def _refresh_if_rolled(self, high_watermark: Offset) -> None:
         """Take in new segments and the growth of the last one's index."""
         size = self._active_size()
-        last = self._last()
+        segment = self._segments.active
+        last = _last_file(segment)
         if size == last.file_size and high_watermark <= last.next_offset:
             return
-        if newest_base(self.fs, self.directory) != last.base_offset:
+        if newest_base(self.fs, self.directory) != segment.base_offset:
             self.refresh()
             size = self._active_size()
-            last = self._last()
-        last.size = size
-        last.next_offset = Offset(max(high_watermark, last.base_offset))
-        last.release()
+            segment = self._segments.active
+            last = _last_file(segment)
+        last.file_size = size
+        last.next_offset = Offset(max(high_watermark, segment.base_offset))
+        segment.handles.release()
 
     def _active_size(self) -> int:
         """The size of the last file. Lists the files again if it was rolled and replaced."""
@@ -363,18 +376,20 @@ class FollowedFiles:
         """
         if newest_base(self.fs, self.directory) != self._segments.active.base_offset:
             self.refresh()
-        last = self._last()
-        size = last.file().size()
-        key = (last.base_offset, size)
+        segment = self._segments.active
+        last = _last_file(segment)
+        size = segment.file().size()
+        key = (segment.base_offset, size)
         if self._sound_end is None or self._sound_end[0] != key or last.has_zeros:
-            self._sound_end = (key, _sound_end(last, size))
-            last.size, last.next_offset = size, self._sound_end[1]
+            self._sound_end = (key, _sound_end(segment, size))
+            last.file_size, last.next_offset = size, self._sound_end[1]
         return self._sound_end[1]
 
-    def _last(self) -> LastSegment:
-        last = self._segments.active
-        assert isinstance(last, LastSegment), last.name
-        return last
+
+def _last_file(segment: Segment) -> LastFile:
+    last = segment.extent
+    assert isinstance(last, LastFile), segment.name
+    return last
 
 
 def _published(marks: LogMarks) -> Offset | None:

@@ -290,10 +290,10 @@ class SegmentCheck:
         base = segment.base_offset
         try:
             self._offsets = OffsetEntries(
-                self._entries(FileKind.INDEX, segment.offset_index.count, OFFSET_ENTRY_SIZE), base
+                self._entries(FileKind.INDEX, segment.indexes.offset.count, OFFSET_ENTRY_SIZE), base
             )
             self._times = TimeEntries(
-                self._entries(FileKind.TIMEINDEX, segment.time_index.count, TIME_ENTRY_SIZE), base
+                self._entries(FileKind.TIMEINDEX, segment.indexes.time.count, TIME_ENTRY_SIZE), base
             )
         except (FormatError, OSError) as error:
             self._found.add(
@@ -304,7 +304,7 @@ class SegmentCheck:
         self._add_all(FileKind.INDEX, self._offsets.order())
         self._add_all(FileKind.TIMEINDEX, self._times.order())
         try:
-            segment.transaction_index.sanity_check()
+            segment.indexes.transaction.sanity_check()
         except FormatError as error:
             self._found.add(
                 SegmentProblem(

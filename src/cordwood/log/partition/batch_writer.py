@@ -33,6 +33,7 @@ from cordwood.quantities import (
 from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.recovery import walk_segment
 from cordwood.storage.segment import Segment
+from cordwood.storage.segment_indexes import SegmentIndexes
 
 # Asked about the batch of that index just before it is written by itself: None, or its answer.
 Admission = Callable[[int], "Offset | Exception | None"]
@@ -112,12 +113,13 @@ class BatchWriter:
             self._make_room(incoming, now_ms)
             state = holder.state
             segment = state.segments.active
-        if segment.has_many_unflushed:
-            self._flush_index(segment)
+        writer = segment.writer
+        if writer.indexes.has_many_unflushed:
+            self._flush(writer.indexes)
         stamp_alone(data, base, self._epochs.current)
         holder.half_done = "an append"
         try:
-            segment.append_one(data, max_timestamp, record_count, base)
+            writer.append_one(data, max_timestamp, record_count, base)
             self._producers.states.advance_to(end)
             shown = state.high_watermark
             if is_visible:
@@ -195,10 +197,9 @@ class BatchWriter:
             raise DiskFullError(self._name) from error
         raise error
 
-    def _flush_index(self, segment: Segment) -> None:
+    def _flush(self, indexes: SegmentIndexes) -> None:
         """Write entries of earlier batches. Before anything has changed: an interrupt may come."""
-        if segment.has_many_unflushed:
-            self._derived.write("index entries", segment.flush_index)
+        self._derived.write("index entries", indexes.flush)
 
     def write_group(
         self,
@@ -270,11 +271,12 @@ class BatchWriter:
         The active segment has room for them. Raises, and then nothing was written.
         """
         segment = self._holder.state.segments.active
-        self._flush_index(segment)
+        if segment.indexes.has_many_unflushed:
+            self._flush(segment.indexes)
         holder = self._holder
         holder.half_done = "an append"
         try:
-            segment.append_scanned(decoder, count)
+            segment.writer.append_scanned(decoder, count)
         except OSError as error:
             self._take_back(segment)
             self._refuse(error)
@@ -311,11 +313,13 @@ class BatchWriter:
         """
         state = self._holder.state
         segment, base = state.segments.active, state.end
-        self._flush_index(segment)
+        writer = segment.writer
+        if writer.indexes.has_many_unflushed:
+            self._flush(writer.indexes)
         holder = self._holder
         holder.half_done = "an append"
         try:
-            segment.append(data, batches, base_offset=base)
+            writer.append(data, batches, base_offset=base)
             states = self._producers.states
             if is_numbered:
                 for batch in batches:
@@ -343,7 +347,7 @@ class BatchWriter:
     def _take_back(self, segment: Segment) -> None:
         """A write failed: remove what reached the file, or stop the log for good."""
         try:
-            insist(segment.repair)
+            insist(segment.writer.repair)
             self._holder.half_done = None
         except OSError as error:
             self._holder.fail_locked(f"a write failed and could not be undone: {error}")

@@ -115,7 +115,7 @@ class Deletion:
             )
             self._producers.states.move_log_start(state.start)
             for segment in gone:
-                paths = segment.mark_deleted()
+                paths = segment.handles.mark_deleted()
                 paths += self._producers.mark_snapshot_deleted(segment.base_offset)
                 parts.owner.delete_later(paths, holder.config.file_delete_delay_ms)
             # Until the new names are durable, only the checkpoint says that they are deleted.

@@ -65,7 +65,7 @@ class LiveSource:
         return holder.state.cleaned_up_to if holder.config.is_compacted else None
 
     def readable_bytes(self, segment: ReadableSegment) -> int:
-        return segment.size
+        return segment.extent.size
 
     def largest_timestamp(self, segment: ReadableSegment) -> tuple[TimestampMs, Offset]:
         return segment.largest_timestamp

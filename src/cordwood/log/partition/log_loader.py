@@ -32,8 +32,9 @@ from cordwood.storage.recovery import (
     rebuild_indexes,
     walk_segment,
 )
-from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import FoundSegment, segment_end, tidy_directory
+from cordwood.storage.segment_limits import SegmentLimits
 from cordwood.value_class import dataclass, field, replace
 
 logger = logging.getLogger(__name__)
@@ -431,10 +432,10 @@ def _apply(
         _cut_and_rewalk(last, plan)
     for walk, segment in zip(walks, kept[floor:], strict=False):
         if walk.is_untrimmed and segment.size == walk.end:
-            segment.cut_tail(walk.end)
+            segment.writer.cut_tail(walk.end)
     for segment in kept[floor:]:
         if durable < segment.next_offset:
-            segment.distrust_from(durable)
+            segment.distrusted.add_from(durable)
     frozen = kept[floor:-1] if plan.is_appendable else kept[floor:]
     for segment in frozen:
         segment.freeze()
@@ -445,7 +446,7 @@ def _apply(
         return kept, []  # nothing has changed since the last owner synced everything
     for segment in kept[floor:]:
         with contextlib.suppress(OSError):  # derived; the next flush tries again
-            segment.flush_index(at_least=0)  # readers beside must find none behind the end
+            segment.indexes.flush(at_least=0)  # readers beside must find none behind the end
     if not request.is_durable_exact:
         return kept, frozen
     for segment in frozen:
@@ -459,11 +460,11 @@ def _cut_and_rewalk(segment: Segment, plan: RecoveryPlan) -> None:
     assert plan.cut_position is not None
     had_batches_behind = segment.size > plan.cut_position
     if had_batches_behind:
-        segment.truncate_to(plan.cut_position, plan.end_offset)
-        segment.clear_facts()
+        segment.writer.truncate_to(plan.cut_position, plan.end_offset)
+        segment.indexes.clear()
         walk_segment(segment, Offset(0), lambda _decoder, _first, _stop: None)
     else:
-        segment.cut_tail(plan.cut_position)
+        segment.writer.cut_tail(plan.cut_position)
 
 
 # --- after the walk --------------------------------------------------------------------------
@@ -474,12 +475,12 @@ def _drop_broken_transaction_indexes(segments: list[Segment]) -> Offset | None:
     first: Offset | None = None
     for segment in segments:
         try:
-            segment.transaction_index.sanity_check()
+            segment.indexes.transaction.sanity_check()
         except FormatError as error:
-            logger.warning("rebuilding %s: %s", segment.transaction_index.path, error)
-            segment.transaction_index.remove()
+            logger.warning("rebuilding %s: %s", segment.indexes.transaction.path, error)
+            segment.indexes.transaction.remove()
             first = segment.base_offset if first is None else first
-        segment.transaction_index.release()
+        segment.indexes.transaction.release()
     return first
 
 
@@ -521,11 +522,11 @@ def _load_producers(
     else:
         rebuilt = list(segments)[max(segments.floor(rebuilt_from), 0) :]
         for segment in rebuilt:
-            segment.reopen_transaction_index(rebuilt_from)
+            segment.indexes.reopen_transactions(rebuilt_from)
         replay(states, segments, end)
         for segment in rebuilt[:-1]:
-            segment.transaction_index.seal()
-        rebuilt[-1].transaction_index.sync()
+            segment.indexes.transaction.seal()
+        rebuilt[-1].indexes.transaction.sync()
         request.fs.sync_directory(request.directory)
     bases = [segment.base_offset for segment in segments]
     remove_strays(request.fs, request.directory, [s for s in snapshots if s <= end], bases)

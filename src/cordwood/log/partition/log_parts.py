@@ -14,7 +14,7 @@ from cordwood.storage.files import FileSystem
 from cordwood.storage.flusher import Syncable
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile
-from cordwood.storage.segment import SegmentLimits
+from cordwood.storage.segment_limits import SegmentLimits
 from cordwood.value_class import dataclass
 
 

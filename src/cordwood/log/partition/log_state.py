@@ -71,7 +71,7 @@ class UnsyncedFiles(NamedTuple):
             return self
         done = [s for s in synced.segments if s not in unwritten.segments]
         return UnsyncedFiles(
-            tuple(s for s in self.segments if s not in done or s.needs_new_indexes),
+            tuple(s for s in self.segments if s not in done or s.indexes.needs_rebuilding),
             tuple(
                 path
                 for path in self.snapshots

@@ -83,7 +83,7 @@ class LogSync:
     def trim_if_idle(self) -> None:
         """Cut off zeros that nobody needs. Called by the housekeeping."""
         active = self._holder.state.segments.active
-        if active.ahead_end <= active.size:
+        if active.writer.zeros.end <= active.size:
             return
         hold = LockHold(self._holder.sync_lock)
         try:
@@ -133,7 +133,7 @@ class LogSync:
         if self._is_in_doubt:
             # An interrupt may have hidden that the last sync failed, and the disk says so once.
             for segment in (*state.unsynced.segments, state.segments.active):
-                segment.distrust_from(max(state.durable, segment.base_offset))
+                segment.distrusted.add_from(max(state.durable, segment.base_offset))
         self._is_in_doubt = True
         if self.is_new:
             self._settle_patiently()
@@ -182,7 +182,7 @@ class LogSync:
 
         def seal(segment: Segment) -> None:
             segment.seal_indexes()
-            if segment.needs_new_indexes:
+            if segment.indexes.needs_rebuilding:
                 rebuild_indexes(segment)
 
         fs, write = self._parts.fs, self._derived.write
@@ -301,7 +301,7 @@ class LogSync:
             if states.map_end_offset == state.durable and states.needs_snapshot:
                 snapshot = self._producers.write_snapshot()
         try:
-            state.segments.active.sync_index()
+            state.segments.active.indexes.sync()
             if snapshot is not None:
                 sync_snapshot(self._parts.fs, snapshot)
                 bases = [segment.base_offset for segment in self._holder.state.segments]
@@ -318,15 +318,15 @@ class LogSync:
         state = self._holder.settled()
         active = state.segments.active
         if state.failure is None and active.complete_time_index():
-            self._is_time_index_unsynced = not self._derived.write("indexes", active.sync_index)
+            self._is_time_index_unsynced = not self._derived.write("indexes", active.indexes.sync)
 
     def trim(self) -> None:
         """Let the last file end with its last batch, as Kafka expects. Holds both locks."""
         active = self._holder.settled().segments.active
-        if self._holder.state.failure is None and active.ahead_end > active.size:
+        if self._holder.state.failure is None and active.writer.zeros.end > active.size:
 
             def trim() -> None:
-                active.trim()
+                active.writer.trim()
                 active.sync_log()
 
             self._is_tail_untrimmed = not self._derived.write("the end of the log file", trim)

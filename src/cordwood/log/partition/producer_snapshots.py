@@ -263,7 +263,7 @@ def finish_marker(states: ProducerStates, segment: ReadableSegment, marker: Mark
     completed = states.append_marker(marker)
     if completed is None:
         return
-    index = segment.transaction_index
+    index = segment.indexes.transaction
     # A replay may begin before the entries that survived.
     if completed.is_aborted and index.is_active and completed.last_offset > index.last_offset:
         index.append(

@@ -9,6 +9,7 @@ from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.roll_policy import (
     Incoming,
+    RollFacts,
     draw_jitter_ms,
     due_for_timer_roll,
     has_room,
@@ -52,16 +53,23 @@ class Rolling:
         """
         if self._holder.config is not self._limits_of:
             self._set_jitter(self._jitter_ms)
-        first = segment.facts.first_timestamp
+        indexes = segment.indexes
+        facts = indexes.facts
         return has_room(
-            segment, self._limits, first, size, max_timestamp, next_offset, record_count
+            self._limits,
+            facts.first_timestamp,
+            max_timestamp,
+            segment.extent.size + size,
+            next_offset - segment.base_offset,
+            facts.record_count + record_count,
+            indexes.is_full,
         )
 
     def is_due_before(self, incoming: Incoming, now_ms: TimestampMs) -> bool:
         """Whether a new segment must begin before `incoming` is written. Holds the lock."""
         holder = self._holder
         reason = roll_reason(
-            holder.state.segments.active,
+            _roll_facts(holder.state.segments.active),
             incoming,
             holder.config,
             now_ms=now_ms,
@@ -85,7 +93,7 @@ class Rolling:
                 return False
             now_ms = self._parts.clock.now_ms()
             if not due_for_timer_roll(
-                self._holder.state.segments.active,
+                _roll_facts(self._holder.state.segments.active),
                 self._holder.config,
                 now_ms=now_ms,
                 jitter_ms=self._jitter_ms,
@@ -125,7 +133,7 @@ class Rolling:
             self._holder.half_done = None
             return
         names = self.opened_names()
-        old.trim()  # before there is another: only the last file may have zeros at its end
+        old.writer.trim()  # before there is another: only the last file may have zeros at its end
         if len(state.segments) == 1 and state.durable <= old.base_offset:
             self._make_first_name_durable(names)
         new = self.new_segment(end, now_ms)
@@ -155,7 +163,7 @@ class Rolling:
         try:
             # In this order: readers in other processes rely on it that the indexes hold every
             # transaction that was aborted before a snapshot.
-            old.transaction_index.flush()
+            old.indexes.transaction.flush()
             snapshot = self._producers.write_snapshot()
         except OSError as error:
             logger.warning("%s: no producer snapshot at %d: %s", self._parts.name, end, error)
@@ -177,3 +185,15 @@ class Rolling:
             limits=segment_limits(self._holder.config, allows_gaps=self._holder.allows_gaps),
             now_ms=now_ms,
         )
+
+
+def _roll_facts(segment: Segment) -> RollFacts:
+    facts = segment.indexes.facts
+    return RollFacts(
+        base_offset=segment.base_offset,
+        size=segment.size,
+        record_count=facts.record_count,
+        first_batch_timestamp=facts.first_batch_timestamp,
+        created_ms=segment.created_ms,
+        is_index_full=segment.indexes.is_full,
+    )

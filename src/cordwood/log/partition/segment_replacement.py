@@ -26,7 +26,8 @@ from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.files import FileSystem
-from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment import Segment
+from cordwood.storage.segment_limits import SegmentLimits
 from cordwood.storage.segment_rewrite import SegmentRewrite
 from cordwood.value_class import dataclass
 
@@ -170,7 +171,7 @@ class SegmentReplacement:
             # This syncs the directory too: the names of the rewrites are durable before step 2.
             holder.write_manifest(self._manifest_of(at, old, new, is_first=is_first))
             for segment in old:
-                segment.retire()
+                segment.handles.retire()
             try:
                 segment_swap.announce(parts.fs, self.directory, new)
                 doomed = segment_swap.replace(parts.fs, self.directory, old, new)

@@ -33,7 +33,7 @@ def replace(
     fs: FileSystem, directory: str, old: Sequence[Segment], new: Sequence[SegmentRewrite]
 ) -> list[str]:
     """Steps 3 and 4; return the paths of the files to unlink."""
-    doomed = [path for segment in old for path in segment.mark_deleted()]
+    doomed = [path for segment in old for path in segment.handles.mark_deleted()]
     fs.sync_directory(directory)
     swaps = [
         SegmentFileName(base_offset=rewrite.base_offset, kind=kind, suffix=SWAP)

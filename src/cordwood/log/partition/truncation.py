@@ -175,13 +175,13 @@ class Truncation:
         end = max(offset, segment.next_offset)
         if position is not None:
             end = min(offset, start)
-            segment.truncate_to(position, end)
+            segment.writer.truncate_to(position, end)
             _rewalk(segment)
         kept = segments.before(index).plus(segment)
         if segment.next_offset < end:
             # Damage, or a gap that compaction made, reaches up to the cut. These offsets were
             # given once and are not given again.
-            segment.trim()
+            segment.writer.trim()
             segment.freeze()
             unsynced = unsynced.plus(segment)
             kept = kept.plus(self._rolling.new_segment(end, parts.clock.now_ms()))
@@ -221,7 +221,7 @@ class Truncation:
     def _remove(self, segments: list[Segment]) -> None:
         """Last one first: an interruption leaves a longer log, not one with a gap."""
         for segment in reversed(segments):
-            self._parts.owner.delete_later(segment.mark_deleted(), 0)
+            self._parts.owner.delete_later(segment.handles.mark_deleted(), 0)
             self._producers.remove_snapshot(segment.base_offset)
 
     def _reopen(self, segment: Segment) -> Segment:
@@ -256,7 +256,7 @@ class Truncation:
         holder.announce_start(offset)
         parts.owner.save_recovery_points()
         for segment in holder.state.segments:
-            parts.owner.delete_later(segment.mark_deleted(), 0)
+            parts.owner.delete_later(segment.handles.mark_deleted(), 0)
         self._producers.remove_all_snapshots()
         new = self._rolling.new_segment(offset, parts.clock.now_ms())
         parts.fs.sync_directory(parts.directory)

@@ -121,7 +121,7 @@ class Upkeep:
             is_unsealed = segment is state.segments.active or segment in state.unsynced.segments
             if is_unsealed or should_stop():
                 break
-            if id(segment) in self._unindexable or segment.key_index.is_usable(segment.size):
+            if id(segment) in self._unindexable or segment.indexes.key.is_usable(segment.size):
                 continue
             try:
                 segment.build_key_index()
@@ -132,5 +132,5 @@ class Upkeep:
                 logger.warning("%s gets no key index: %s", segment.name, error)
                 self._unindexable.add(id(segment))
             if segment not in list(self._holder.state.segments):
-                segment.key_index.remove()
+                segment.indexes.key.remove()
         return built

@@ -15,7 +15,7 @@ from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_state import LogState
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.ahead_policy import FREE_BYTES_MIN, IDLE_S, SmallSyncs, ahead_end
-from cordwood.storage.segment import Segment
+from cordwood.storage.segment_writer import SegmentWriter
 
 logger = logging.getLogger(__name__)
 
@@ -37,44 +37,44 @@ class WriteAhead:
         preallocate = config.preallocate
         if preallocate is False or config.durability != "disk":
             return
-        segment = state.segments.active
-        size = segment.size
-        grown, segment.synced_size = size - segment.synced_size, size
+        writer = state.segments.active.writer
+        size, zeros = writer.extent.size, writer.zeros
+        grown, zeros.synced_size = size - zeros.synced_size, size
         if grown <= 0:
             return
         if preallocate is None:
             self._small_syncs.note(grown, self._parts.clock.monotonic())
-        if size <= segment.ahead_end or segment.grows_alone:
+        if size <= zeros.end or zeros.grows_alone:
             return
         if preallocate is None and not self._small_syncs.are_many:
             return
         end = ahead_end(size=size, grown=grown, segment_bytes=config.segment_bytes_effective)
         if end is not None:
-            self._write(segment, end)
+            self._write(writer, end)
 
     def trim_if_idle(self, state: LogState, *, since_sync_s: float) -> None:
         """Give the zeros back if they are not needed any more. Raises no `OSError`.
 
         Nothing is synced: after a power cut they may be there again, as zeros of a writer.
         """
-        segment = state.segments.active
+        writer = state.segments.active.writer
         if (
-            segment.ahead_end > segment.size
+            writer.zeros.end > writer.extent.size
             and since_sync_s > IDLE_S
             and self._holder.config.preallocate is not True
         ):
             with suppress(OSError):  # they do no harm, and the next call tries again
-                segment.trim()
+                writer.trim()
 
-    def _write(self, segment: Segment, end: int) -> None:
+    def _write(self, writer: SegmentWriter, end: int) -> None:
         """If it fails, the segment goes on without: an append must not fail for this."""
         try:
             kept_free = self._parts.owner.health.free_bytes_min + FREE_BYTES_MIN
             if self._parts.fs.free_bytes(self._parts.directory) < kept_free:
                 return
-            segment.write_ahead(end)
+            writer.write_ahead(end)
         except OSError as error:
-            segment.grows_alone = True
+            writer.zeros.grows_alone = True
             logger.info("%s: nothing is written ahead of the end: %s", self._parts.name, error)
             with suppress(OSError):  # then zeros stay, and do no harm
-                segment.trim()
+                writer.trim()

@@ -112,7 +112,7 @@ def _cuts_within(segment: ReadableSegment, target_bytes: int) -> Iterator[Offset
     """Offsets about `target_bytes` apart, as the segment's index knows them."""
     wanted = target_bytes
     while wanted + target_bytes // 2 < segment.size:
-        last_offset = segment.offset_index.upper_bound(FilePosition(wanted), 0)
+        last_offset = segment.indexes.offset.upper_bound(FilePosition(wanted), 0)
         if last_offset is None:
             return
         yield Offset(last_offset + 1)

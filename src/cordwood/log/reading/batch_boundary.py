@@ -25,7 +25,7 @@ def boundary_at(segment: ReadableSegment, offset: Offset, size: int) -> FilePosi
     segments without gaps.
     """
     expected: Offset | None
-    known = segment.boundary_before(offset)
+    known = segment.boundaries.before(offset)
     if known is not None and size - known[1] <= _NEAR_BYTES:
         last_offset, (expected, position) = offset, known
     else:

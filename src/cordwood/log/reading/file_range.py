@@ -57,7 +57,7 @@ def read_range(
         if position is not None:
             has_next = index + 1 < len(view.segments)
             until = min(end, view.segments[index + 1].base_offset) if has_next else end
-            is_all_before = has_next and segment.next_offset <= until
+            is_all_before = has_next and segment.extent.next_offset <= until
             limit = (
                 size if is_all_before else _end_of(segment, until, size, allows_gaps=allows_gaps)
             )
@@ -85,7 +85,7 @@ def _end_of(segment: ReadableSegment, stop: Offset, size: int, *, allows_gaps: b
     if not allows_gaps:
         boundary = boundary_at(segment, stop, size)
         if boundary is not None:
-            segment.note_boundary(stop, boundary)
+            segment.boundaries.note(stop, boundary)
             return boundary
     try:
         at = segment.reader(size=size).locate(stop, segment.hint(stop))
@@ -97,7 +97,7 @@ def _end_of(segment: ReadableSegment, stop: Offset, size: int, *, allows_gaps: b
 def _stop_offset(segment: ReadableSegment, found: FileRange, behind: Offset) -> Offset:
     """An offset behind the records of a range: from the index, or where the segment ends."""
     try:
-        indexed = segment.offset_index.upper_bound(found.position, found.length)
+        indexed = segment.indexes.offset.upper_bound(found.position, found.length)
     except (FormatError, OSError):
         return behind  # derived: without the index, the answer is larger than it need be
     return behind if indexed is None else min(Offset(indexed + 1), behind)

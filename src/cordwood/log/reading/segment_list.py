@@ -62,13 +62,13 @@ class SegmentList(Generic[SegmentT_co]):
         """Where segment `index` ends: the base offset of the next one, or its own next offset."""
         if index + 1 < len(self._bases):
             return self._bases[index + 1]
-        return self._segments[index].next_offset
+        return self._segments[index].extent.next_offset
 
     def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
         """The aborted transactions with records in [start, stop), from the segments' indexes."""
         found: list[AbortedTransaction] = []
         for segment in self._segments[max(self.floor(start), 0) :]:
-            here = segment.transaction_index.collect(fetch_start=start, upper_bound=stop)
+            here = segment.indexes.transaction.collect(fetch_start=start, upper_bound=stop)
             found += here.transactions
             if here.is_complete:
                 break

@@ -107,7 +107,7 @@ def _load_batch(
 
     It ends at 0 if it was not found by the index and its headers.
     """
-    last, position, next_last, next_position, beyond = segment.offset_index.around(offset)
+    last, position, next_last, next_position, beyond = segment.indexes.offset.around(offset)
     file = segment.file()
     if position and next_position - position > _WINDOW_BYTES:
         # The batch at `position` is large. So the one after it has an entry, and is the wanted one.

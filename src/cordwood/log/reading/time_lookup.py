@@ -110,7 +110,7 @@ class _TimeSearch:
 
     def _first_within(self, segment: ReadableSegment, target: TimestampMs) -> TimeMatch | None:
         try:
-            entry = segment.time_index.lookup(TimestampMs(target - 1))
+            entry = segment.indexes.time.lookup(TimestampMs(target - 1))
             near = entry[1] if is_true_entry(segment, entry) else segment.base_offset
         except (FormatError, OSError):
             near = segment.base_offset

@@ -15,7 +15,7 @@ An empty segment is rolled only for the last reason: for the others a new one is
 
 from enum import StrEnum
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import INT32_MAX, Offset, TimestampMs
@@ -32,25 +32,19 @@ class RollReason(StrEnum):
     OFFSET_OVERFLOW = "offset overflow"
 
 
-class RollFacts(Protocol):
+class RollFacts(NamedTuple):
     """The facts about the active segment that rolling depends on.
 
     first_batch_timestamp   largest timestamp of the first batch; NO_TIMESTAMP if it has none
     is_index_full           an index has no room for another entry
     """
 
-    @property
-    def base_offset(self) -> Offset: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def record_count(self) -> int: ...
-    @property
-    def first_batch_timestamp(self) -> TimestampMs: ...
-    @property
-    def created_ms(self) -> TimestampMs: ...
-    @property
-    def is_index_full(self) -> bool: ...
+    base_offset: Offset
+    size: int
+    record_count: int
+    first_batch_timestamp: TimestampMs
+    created_ms: TimestampMs
+    is_index_full: bool
 
 
 class Incoming(NamedTuple):
@@ -113,28 +107,27 @@ def roll_limits(config: TopicConfig, *, jitter_ms: int = 0) -> RollLimits:
 
 
 def has_room(
-    segment: RollFacts,
     limits: RollLimits,
     first_timestamp: TimestampMs,
-    size: int,
     max_timestamp: TimestampMs,
-    next_offset: Offset,
+    size: int,
+    offset_count: int,
     record_count: int,
+    is_index_full: bool,
 ) -> bool:
-    """Whether a batch certainly goes into `segment`: then `roll_reason` is None for it.
+    """Whether a batch certainly goes into a segment: then `roll_reason` is None for it.
 
     The usual answer, with few comparisons. Otherwise `roll_reason` decides. A batch that has room
-    also fits into an empty segment. `first_timestamp` is that of the segment's first batch.
+    also fits into an empty segment. `first_timestamp` is that of the segment's first batch; the
+    size and the counts are those of the segment with the batch.
     """
     return (
-        segment.size + size <= limits.bytes_max
+        size <= limits.bytes_max
         and max_timestamp - first_timestamp <= limits.age_ms_max
         and first_timestamp >= 0
-        and next_offset - segment.base_offset <= INT32_MAX
-        and not segment.is_index_full
-        and (
-            limits.records_max is None or segment.record_count + record_count <= limits.records_max
-        )
+        and offset_count <= INT32_MAX
+        and not is_index_full
+        and (limits.records_max is None or record_count <= limits.records_max)
     )
 
 

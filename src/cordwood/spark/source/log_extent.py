@@ -73,7 +73,7 @@ def _cuts(
     wanted = begin + step
     while wanted + step // 2 < end:
         try:
-            last_offset = segment.offset_index.upper_bound(FilePosition(wanted), 0)
+            last_offset = segment.indexes.offset.upper_bound(FilePosition(wanted), 0)
         except (FormatError, OSError):
             return  # only a hint: without it the pieces are larger
         if last_offset is None:

@@ -423,7 +423,7 @@ def test_an_aborted_transaction_stays_in_the_index_as_long_as_data_of_it_is_ther
 
     first = bench.log.view().segments[0]
     assert [
-        (t.producer_id, t.first_offset, t.last_offset) for t in first.transaction_index.entries()
+        (t.producer_id, t.first_offset, t.last_offset) for t in first.indexes.transaction.entries()
     ] == [(5, 0, 1)]
     # The batch itself went, but for its header: it is the last of its producer.
     assert bench.batches()[0].record_count == 0
@@ -748,10 +748,10 @@ def test_new_segments_have_indexes_that_find_every_record() -> None:
     bench.compact()
     first = bench.log.view().segments[0]
 
-    first.offset_index.sanity_check(log_size=first.size)
-    first.time_index.sanity_check()
+    first.indexes.offset.sanity_check(log_size=first.size)
+    first.indexes.time.sanity_check()
 
-    assert first.offset_index.count > 3
+    assert first.indexes.offset.count > 3
     for offset, _, _ in bench.records():
         assert offset is not None
         assert next(iter(bench.log.read(offset))).offset == offset

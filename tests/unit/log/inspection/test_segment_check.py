@@ -10,6 +10,7 @@ import pytest
 import cordwood
 from cordwood.format.batch_builder import BatchStyle, build_batch
 from cordwood.format.record import Record
+from cordwood.log.beside.last_file import LastFile
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.inspection.index_check import ascends
 from cordwood.log.inspection.segment_check import PROBLEMS_MAX, SegmentFindings, check_segment
@@ -212,7 +213,10 @@ def test_a_segment_that_was_replaced_meanwhile_is_looked_at_again(data: Path) ->
         log = store.topic("users").partition(0)
         assert isinstance(log, ReadOnlyLog)
         last = log.view().segments[len(log.view().segments) - 1]
-        last.size -= 5  # as if it had been looked at before it was replaced by a longer one
+        assert isinstance(last.extent, LastFile)
+        last.extent.file_size -= (
+            5  # as if it had been looked at before it was replaced by a longer one
+        )
 
         found = check_segment(log, Offset(last.base_offset))
 

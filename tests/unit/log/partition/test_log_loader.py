@@ -712,7 +712,7 @@ def test_aborted_transactions_over_several_segments_are_known(
 
     _, log = reopened(fs.kill())
 
-    entries = [t for s in log.view().segments for t in s.transaction_index.entries()]
+    entries = [t for s in log.view().segments for t in s.indexes.transaction.entries()]
     assert [(t.producer_id, t.first_offset, t.last_offset) for t in entries] == [
         (7, 0, 2),
         (8, 1, 3),

@@ -36,7 +36,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.quantities import INT64_MAX, Offset, ProducerId, TimestampMs
 from cordwood.storage.files import read_whole
-from cordwood.storage.segment import Segment
+from cordwood.storage.segment_indexes import SegmentIndexes
 from fakes.client_batches import NOW, client_batch, marker_batch, raw_batch, raw_record
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import ShortWrite, SimulatedFileSystem
@@ -1039,7 +1039,7 @@ def test_a_deleted_segment_that_nobody_reads_is_let_go(fs: SimulatedFileSystem) 
         append_all(log, 1)
         log.roll()
     assert len(values(log)) == 3
-    deleted = [weakref.ref(segment) for segment in list(log.state.segments)[:2]]
+    deleted = [weakref.ref(segment.handles) for segment in list(log.state.segments)[:2]]
 
     log.deletion.drop_local_before(2)
     gc.collect()
@@ -1263,7 +1263,7 @@ def test_an_aborted_transaction_is_in_the_index_of_its_segment(
     end_transaction(log, 8)
     log.roll()
 
-    entries = [t for s in log.view().segments for t in s.transaction_index.entries()]
+    entries = [t for s in log.view().segments for t in s.indexes.transaction.entries()]
     assert [(t.producer_id, t.first_offset, t.last_offset) for t in entries] == [(7, 0, 2)]
     assert {n for n in names(fs) if n.endswith(".txnindex")} == {f"{1:020}.txnindex"}
 
@@ -1286,7 +1286,7 @@ def test_open_and_aborted_transactions_are_known_after_a_restart(how: str) -> No
 
         # The open one belongs to nobody, so opening the store has ended it, where it began.
         assert again.last_stable_offset == 4
-        entries = [t for s in again.view().segments for t in s.transaction_index.entries()]
+        entries = [t for s in again.view().segments for t in s.indexes.transaction.entries()]
         assert [(t.producer_id, t.first_offset, t.last_offset) for t in entries] == [
             (7, 0, 1),
             (8, 2, 3),
@@ -1328,7 +1328,7 @@ def test_lost_producer_snapshots_and_damaged_transaction_indexes_are_made_anew(
     again = log_of(open_store(after))
 
     assert again.batches.append_batch(client_batch(b"x", producer_id=9, sequence=0)).is_duplicate
-    entries = [t for s in again.view().segments for t in s.transaction_index.entries()]
+    entries = [t for s in again.view().segments for t in s.indexes.transaction.entries()]
     assert [(t.producer_id, t.first_offset, t.last_offset) for t in entries] == [(7, 0, 1)]
 
 
@@ -1340,9 +1340,9 @@ def test_a_log_with_aborted_transactions_can_be_cut(log: PartitionLog) -> None:
     log.append(b"x")
 
     log.truncation.truncate_to(4)
-    two = [t.last_offset for t in log.view().segments.active.transaction_index.entries()]
+    two = [t.last_offset for t in log.view().segments.active.indexes.transaction.entries()]
     log.truncation.truncate_to(3)
-    one = [t.last_offset for t in log.view().segments.active.transaction_index.entries()]
+    one = [t.last_offset for t in log.view().segments.active.indexes.transaction.entries()]
 
     assert (two, one) == ([1, 3], [1])
     assert log.last_stable_offset == 2, "the second transaction is open again"
@@ -1586,20 +1586,20 @@ def test_index_entries_that_cannot_be_written_are_reported_once_and_then_their_e
     fs: SimulatedFileSystem, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = make(fs, index_interval_bytes=1)
-    flush = Segment.flush_index
+    flush = SegmentIndexes.flush
 
-    def refuse(self: Segment, **named: int) -> None:
+    def refuse(self: SegmentIndexes, **named: int) -> None:
         if self.has_many_unflushed:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     caplog.set_level(logging.INFO)
     with monkeypatch.context() as full:
-        full.setattr(Segment, "flush_index", refuse)
+        full.setattr(SegmentIndexes, "flush", refuse)
         append_all(log, 200)
     refused = [line for line in caplog.messages if "index entries" in line]
     append_all(log, 200)
 
-    assert Segment.flush_index is flush
+    assert SegmentIndexes.flush is flush
     assert len(refused) == 1
     assert "will be tried again" in refused[0]
     lines = [line for line in caplog.messages if "index entries" in line]

@@ -69,7 +69,7 @@ def write_turn(log: PartitionLog, turn: int) -> None:
 
 def aborted(log: PartitionLog) -> list[AbortedTransaction]:
     return [
-        entry for segment in log.view().segments for entry in segment.transaction_index.entries()
+        entry for segment in log.view().segments for entry in segment.indexes.transaction.entries()
     ]
 
 

@@ -19,6 +19,7 @@ from cordwood.log.rules.ahead_policy import (
 )
 from cordwood.log.store.store import Store
 from cordwood.storage.files import read_whole, write_all
+from cordwood.storage.segment_writer import SegmentWriter
 from fakes.client_batches import NOW, client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
@@ -255,14 +256,13 @@ def test_a_log_whose_zeros_cannot_be_written_goes_on_without(
 ) -> None:
     caplog.set_level(logging.INFO)
     with monkeypatch.context() as patched:
-        segment = log.state.segments.active
 
-        def fail(end: int) -> None:
-            write_all(segment.file(), segment.size, bytes(100))
-            segment.ahead_end = end
+        def fail(writer: SegmentWriter, end: int) -> None:
+            write_all(writer.file, writer.extent.size, bytes(100))
+            writer.zeros.end = end
             raise OSError(number, os.strerror(number))
 
-        patched.setattr(segment, "write_ahead", fail)
+        patched.setattr(SegmentWriter, "write_ahead", fail)
         fill(log, 2)
 
     fill(log, 2)

@@ -29,7 +29,7 @@ from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store
 from cordwood.storage.high_watermark_file import HighWatermarkFile
-from cordwood.storage.segment import Segment
+from cordwood.storage.segment_writer import SegmentWriter
 from crash.power_cut import CHANGING
 from fakes.client_batches import client_batch
 from fakes.manual_clock import ManualClock
@@ -543,15 +543,15 @@ def test_a_power_cut_does_not_bring_back_what_an_interrupted_write_removed(
 ) -> None:
     store = store_with_topics(fs)
     store.publish("app", 1, FIRST)
-    write = Segment._write
+    write = SegmentWriter._write
 
-    def interrupted(segment: Segment, *arguments: Any) -> None:
-        write(segment, *arguments)
-        if "orders-1" in segment.name:
+    def interrupted(writer: SegmentWriter, *arguments: Any) -> None:
+        write(writer, *arguments)
+        if "orders-1" in writer.file.name:
             monkeypatch.undo()
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Segment, "_write", interrupted)
+    monkeypatch.setattr(SegmentWriter, "_write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         store.publish("app", 2, {("orders", 0): [(None, b"x")], ("orders", 1): [(None, b"y")]})
 

@@ -149,7 +149,7 @@ def test_an_index_entry_speaks_of_the_batch_it_points_at(tmp_path: Path, interva
         starts = true_boundaries(segment)
         ends = dict(zip(sorted(starts.values()), sorted(starts)[1:], strict=False))
 
-        index = segment.offset_index
+        index = segment.indexes.offset
         entries = [index.entry(slot) for slot in range(index.count)]
 
     assert len(entries) > 10
@@ -190,6 +190,6 @@ def test_places_where_readers_left_off_are_forgotten_when_the_log_is_cut(tmp_pat
         segment = log.state.segments.active
         cut = true_boundaries(segment)[Offset(20)]
 
-        segment.truncate_to(FilePosition(cut), Offset(20))
+        segment.writer.truncate_to(FilePosition(cut), Offset(20))
 
-        assert segment.boundary_before(Offset(30)) is None
+        assert segment.boundaries.before(Offset(30)) is None

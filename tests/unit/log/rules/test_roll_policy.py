@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from random import Random
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from cordwood.log.rules.roll_policy import (
     Incoming,
+    RollFacts,
     RollReason,
     draw_jitter_ms,
     due_for_timer_roll,
@@ -24,18 +24,7 @@ NOW = TimestampMs(1_760_000_000_000)
 CONFIG = TopicConfig(segment_bytes=MIB, segment_ms=10_000)
 
 
-class Segment(NamedTuple):
-    """A segment as rolling sees it."""
-
-    base_offset: Offset
-    size: int
-    record_count: int
-    first_batch_timestamp: TimestampMs
-    created_ms: TimestampMs
-    is_index_full: bool
-
-
-SEGMENT = Segment(
+SEGMENT = RollFacts(
     base_offset=Offset(1000),
     size=500,
     record_count=5,
@@ -222,13 +211,13 @@ def test_a_batch_that_certainly_has_room_never_needs_a_roll(
     incoming = Incoming(incoming_size, moment, Offset(next_offset - 1), 1)
 
     room = has_room(
-        segment,
         roll_limits(config, jitter_ms=1_000),
         TimestampMs(first),
-        incoming_size,
         moment,
-        next_offset,
-        1,
+        size + incoming_size,
+        offset,
+        count + 1,
+        is_index_full,
     )
 
     if room:
@@ -239,4 +228,4 @@ def test_a_batch_that_certainly_has_room_never_needs_a_roll(
 def test_the_usual_batch_certainly_has_room() -> None:
     limits = roll_limits(CONFIG)
 
-    assert has_room(SEGMENT, limits, NOW, 100, NOW, Offset(1006), 1)
+    assert has_room(limits, NOW, NOW, 600, 6, 6, is_index_full=False)

@@ -257,7 +257,7 @@ def _aborted(view: LogView, start: Offset, stop: Offset) -> list[AbortedTransact
     """The transactions with records in [start, stop), in the order of their starts."""
     found: list[AbortedTransaction] = []
     for index in range(max(view.segments.floor(start), 0), len(view.segments)):
-        collected = view.segments[index].transaction_index.collect(
+        collected = view.segments[index].indexes.transaction.collect(
             fetch_start=start, upper_bound=stop
         )
         found += collected.transactions

@@ -17,7 +17,8 @@ from cordwood.quantities import MIB, FilePosition, Offset
 from cordwood.spark.jobs.compaction.group_plan import GroupPlan
 from cordwood.storage.files import FileSystem, RealFileSystem
 from cordwood.storage.handle_cache import HandleCache
-from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment import Segment
+from cordwood.storage.segment_limits import SegmentLimits
 from cordwood.value_class import dataclass
 
 CHUNK_BYTES: Final = 1 * MIB
