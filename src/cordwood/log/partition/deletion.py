@@ -8,6 +8,7 @@ from cordwood.log.partition.log_archive import LogArchive
 from cordwood.log.partition.log_epochs import LogEpochs
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_producers import LogProducers
+from cordwood.log.partition.log_sync import LogSync
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.quantities import LeaderEpoch, Offset
 from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
@@ -24,12 +25,14 @@ class Deletion:
         producers: LogProducers,
         epochs: LogEpochs,
         archive: LogArchive,
+        syncing: LogSync,
     ) -> None:
         self._parts = parts
         self._holder = holder
         self._producers = producers
         self._epochs = epochs
         self._archive = archive
+        self._syncing = syncing
         self.is_start_unsaved = False  # it moved in memory, and saving it failed
 
     def delete_before(self, offset: int, *, led_in: LeaderEpoch | None = None) -> Offset:
@@ -60,6 +63,8 @@ class Deletion:
         """
         holder = self._holder
         with holder.sync_lock:
+            if self._syncing.is_new:
+                self._settle()
             with holder.lock:
                 holder.check_writable()
                 state = holder.state
@@ -80,6 +85,19 @@ class Deletion:
                 self._save_start()
             self._drop_segments()
         return holder.state.start
+
+    def _settle(self) -> None:
+        """Settle a log that was never synced: until then its checkpointed start is not believed.
+
+        On a full disk the deletion goes on, because it makes room.
+        """
+        if not self._holder.state.is_writable:
+            return
+        try:
+            self._syncing.settle()
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRNOS:
+                raise
 
     def _save_start(self) -> None:
         """Make the start durable. On a full disk the mapped mark does, which needs no room."""

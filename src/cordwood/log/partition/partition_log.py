@@ -91,7 +91,12 @@ class PartitionLog(LogReader):
             archive=self.archive,
         )
         self.deletion = Deletion(
-            parts, holder, producers=self.producers, epochs=self.epochs, archive=self.archive
+            parts,
+            holder,
+            producers=self.producers,
+            epochs=self.epochs,
+            archive=self.archive,
+            syncing=self.syncing,
         )
         writer = BatchWriter(parts, holder, self.rolling, self.producers, self.epochs)
         commits = GroupCommit(holder, writer, self.syncing)
