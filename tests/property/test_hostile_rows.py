@@ -333,6 +333,7 @@ def run(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def stored_in(bench: RecordBench, topic: str) -> dict[tuple[str, int], bytes | None]:
     log = bench.store.topic(topic).partition(0)
+    log.sync()  # what was acknowledged with acks=1 may still wait for its sync
     return {(topic, record.offset): record.value for record in log.read(0)}
 
 
