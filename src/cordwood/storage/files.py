@@ -257,8 +257,12 @@ def write_all(file: File, position: int, data: Buffer) -> None:
     After an `OSError` some of it may be in the file; the caller must truncate or stop.
     """
     written = file.write_at(position, data)
-    if written == len(data):
-        return
+    if written != len(data):
+        write_rest(file, position, data, written)
+
+
+def write_rest(file: File, position: int, data: Buffer, written: int) -> None:
+    """Complete a write of `data` at `position` of which only `written` bytes were accepted."""
     rest = memoryview(data).cast("B")
     while True:
         if written <= 0:

@@ -7,7 +7,7 @@ from cordwood.format.batch import BatchDecoder
 from cordwood.format.batch_placing import index_stretches
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.quantities import FilePosition, Offset, TimestampMs
-from cordwood.storage.files import Buffer, File, write_all
+from cordwood.storage.files import Buffer, File, write_all, write_rest
 from cordwood.storage.read_boundaries import ReadBoundaries
 from cordwood.storage.segment_extent import SegmentExtent
 from cordwood.storage.segment_facts import NOT_SEEN
@@ -79,10 +79,15 @@ class SegmentWriter:
         self, data: Buffer, max_timestamp: TimestampMs, record_count: int, base_offset: Offset
     ) -> None:
         """As `append`, for the one batch that `data` is."""
-        self._write(data, base_offset)
-        # As `_note_appended` for a stretch of one batch.
-        extent, facts = self.extent, self.indexes.facts
-        position, size = extent.size, len(data)
+        # As `_write` and `_note_appended` for a stretch of one batch, without their calls.
+        handles, extent, facts = self._handles, self.extent, self.indexes.facts
+        file, position, size = handles.file, extent.size, len(data)
+        assert file is not None, base_offset
+        assert not handles.is_frozen, file.name
+        assert base_offset >= extent.next_offset, (base_offset, extent.next_offset, file.name)
+        written = file.write_at(position, data)
+        if written != size:
+            write_rest(file, position, data, written)
         end = base_offset + record_count
         if max_timestamp > facts.max_timestamp:
             facts.max_timestamp = max_timestamp

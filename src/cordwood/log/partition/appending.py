@@ -85,8 +85,9 @@ class Appending:
         self._commits = commits
         self._promises = promises
         self._truncation = truncation
+        self._styled_by = parts.config  # the configuration that the next two are of
         self._style = batch_style(parts.config)
-        self._styled_by = parts.config
+        self._needs_key = parts.config.is_compacted
 
     def append(
         self,
@@ -111,7 +112,10 @@ class Appending:
                 raise item.error
             return Appended(self._partition, item.offset, timestamp)
         with holder.lock:
-            self._check_expected(expected_offset)
+            if expected_offset is None:
+                holder.check_appendable()
+            else:
+                self._check_expected(expected_offset)
             offset = self._writer.write_unnumbered(data, 1, timestamp, now_ms)
         self._promises.await_kept(Offset(offset + 1))
         return tuple.__new__(Appended, (self._partition, offset, timestamp))
@@ -135,10 +139,11 @@ class Appending:
             headers = ()
         elif isinstance(headers, Mapping):
             headers = tuple(headers.items())
-        if key is None and config.is_compacted:
+        style = self._style if self._styled_by is config else self._style_of(config)
+        if key is None and self._needs_key:
             self._holder.check_open()
             raise InvalidRecordError(_NEEDS_KEY, [(0, _NEEDS_KEY)])
-        return build_sole(value, key, headers, timestamp, now_ms, self._style_of(config))
+        return build_sole(value, key, headers, timestamp, now_ms, style)
 
     def prepare(
         self,
@@ -216,7 +221,8 @@ class Appending:
 
     def _style_of(self, config: TopicConfig) -> BatchStyle:
         if self._styled_by is not config:
-            self._style, self._styled_by = batch_style(config), config
+            self._style, self._needs_key = batch_style(config), config.is_compacted
+            self._styled_by = config
         return self._style
 
     def _check_expected(self, expected_offset: int | None) -> Offset:

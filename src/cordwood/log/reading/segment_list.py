@@ -25,10 +25,14 @@ else:
 class SegmentList(Generic[SegmentT_co]):
     """Invariant: base offsets strictly increase. The last segment is the active one."""
 
-    __slots__ = ("_bases", "_segments")
+    __slots__ = ("_bases", "_segments", "active")
+
+    active: SegmentT_co  # not set in an empty list
 
     def __init__(self, segments: Iterable[SegmentT_co]) -> None:
         self._segments = tuple(segments)
+        if self._segments:
+            self.active = self._segments[-1]
         self._bases = tuple(segment.base_offset for segment in self._segments)
         assert all(a < b for a, b in zip(self._bases, self._bases[1:], strict=False)), self._bases
 
@@ -40,10 +44,6 @@ class SegmentList(Generic[SegmentT_co]):
 
     def __getitem__(self, index: int) -> SegmentT_co:
         return self._segments[index]
-
-    @property
-    def active(self) -> SegmentT_co:
-        return self._segments[-1]
 
     @property
     def first_offset(self) -> Offset:

@@ -29,10 +29,10 @@ from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store
 from cordwood.storage.high_watermark_file import HighWatermarkFile
-from cordwood.storage.segment_writer import SegmentWriter
 from crash.power_cut import CHANGING
 from fakes.client_batches import client_batch
 from fakes.manual_clock import ManualClock
+from fakes.simulated_file import SimulatedFile
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, log_of, open_store
 
@@ -543,15 +543,16 @@ def test_a_power_cut_does_not_bring_back_what_an_interrupted_write_removed(
 ) -> None:
     store = store_with_topics(fs)
     store.publish("app", 1, FIRST)
-    write = SegmentWriter._write
+    write = SimulatedFile.write_at
 
-    def interrupted(writer: SegmentWriter, *arguments: Any) -> None:
-        write(writer, *arguments)
-        if "orders-1" in writer.file.name:
+    def interrupted(file: SimulatedFile, *arguments: Any) -> int:
+        written = write(file, *arguments)
+        if "orders-1" in file.name and file.name.endswith(".log"):
             monkeypatch.undo()
             raise KeyboardInterrupt
+        return written
 
-    monkeypatch.setattr(SegmentWriter, "_write", interrupted)
+    monkeypatch.setattr(SimulatedFile, "write_at", interrupted)
     with pytest.raises(KeyboardInterrupt):
         store.publish("app", 2, {("orders", 0): [(None, b"x")], ("orders", 1): [(None, b"y")]})
 
