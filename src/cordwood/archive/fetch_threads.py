@@ -54,22 +54,34 @@ class FetchThreads:
         self._is_closed = False
 
     def offer(self, objects: ObjectStore, task: FetchTask) -> bool:
-        """Run `task` in one of the threads of this store; False if there is too much to do."""
+        """Run `task` in one of the threads of this store.
+
+        False if there is too much to do, or no thread to do it: then it does not run.
+        """
         with self._changed:
             if self._is_closed:
                 return False
             place = self._places.setdefault(objects.url, _Place())
             if len(place.queue) >= _QUEUED_MAX:
                 return False
+            if len(place.queue) >= place.idle and len(place.threads) < self._threads_max:
+                self._start_thread(place)
+            if not place.threads:
+                return False
             place.queue.append(task)
-            if len(place.queue) > place.idle and len(place.threads) < self._threads_max:
-                thread = threading.Thread(
-                    target=self._work, args=(place,), name="cordwood-archive-ahead", daemon=True
-                )
-                place.threads.add(thread)
-                thread.start()
             self._changed.notify_all()
             return True
+
+    def _start_thread(self, place: _Place) -> None:
+        thread = threading.Thread(
+            target=self._work, args=(place,), name="cordwood-archive-ahead", daemon=True
+        )
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:  # the next offer tries again
+            logger.debug("no thread to fetch ahead: %s", error)
+        else:
+            place.threads.add(thread)
 
     def _work(self, place: _Place) -> None:
         while (task := self._next(place)) is not None:

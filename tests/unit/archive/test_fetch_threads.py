@@ -11,6 +11,7 @@ from cordwood.archive.object_port import PIECE_BYTES
 from cordwood.errors import LimitExceededError, TruncatedInputError
 from fakes.own_threads import OwnThreads
 from fakes.simulated_fs import SimulatedFileSystem
+from fakes.thread_shortage import ThreadShortage
 from fakes.watched_objects import WatchedObjects
 
 SIZE = 5 * PIECE_BYTES + 100
@@ -95,9 +96,11 @@ class _Wait:
     def __init__(self, gate: threading.Event) -> None:
         self._gate = gate
         self.is_cancelled = False
+        self.has_run = threading.Event()
 
     def run(self) -> None:
         self._gate.wait(60)
+        self.has_run.set()
 
     def cancel(self) -> None:
         self.is_cancelled = True
@@ -126,3 +129,30 @@ def test_too_much_work_is_refused(objects: WatchedObjects) -> None:
     threads.close(60)
 
     assert 64 <= accepted.count(True) <= 65
+
+
+def test_without_any_thread_an_offer_is_refused_and_the_reader_fetches_itself(
+    threads: FetchThreads, objects: WatchedObjects
+) -> None:
+    with ThreadShortage(threads):
+        assert not threads.offer(objects, _Wait(threading.Event()))
+        assert sum(map(len, read_ahead(threads, objects, "key", SIZE))) == SIZE
+
+    objects.await_together(2)  # threads come again, and wait for each other
+    assert sum(map(len, read_ahead(threads, objects, "key", SIZE))) == SIZE
+
+
+def test_a_task_that_cannot_have_a_thread_runs_in_one_that_there_is(
+    objects: WatchedObjects,
+) -> None:
+    threads, gate, opened = FetchThreads(), threading.Event(), threading.Event()
+    opened.set()
+    ran = _Wait(opened)
+    assert threads.offer(objects, _Wait(gate))
+
+    with ThreadShortage(threads):
+        assert threads.offer(objects, ran)
+    gate.set()
+
+    assert ran.has_run.wait(60)
+    threads.close(60)

@@ -34,7 +34,9 @@ WhenRead = Callable[[ArchivedPlace, ArchivedRange], None]
 class ReaderThreads(Protocol):
     """Where archives are read. `archive` says which one: one may not hold up another."""
 
-    def submit(self, archive: str, read: Callable[[], None]) -> None: ...
+    def submit(self, archive: str, read: Callable[[], None]) -> None:
+        """Call `read` in a thread. Raises RuntimeError if the system has none; then never."""
+        ...
 
 
 class ArchiveReads:
@@ -53,7 +55,11 @@ class ArchiveReads:
             return
         self._waiting[place] = [when_read]
         archive = endpoint(place.log.config.archive_url or "")
-        self._threads.submit(archive, lambda: self._read(place))
+        try:
+            self._threads.submit(archive, lambda: self._read(place))
+        except (RuntimeError, MemoryError) as error:
+            failed = StorageError(f"{place.log.name}: no thread to read the archive: {error}")
+            self._loop.call_soon(lambda: self._arrived(place, failed))
 
     def _read(self, place: ArchivedPlace) -> None:
         """In a reader's thread."""
@@ -83,12 +89,24 @@ class ArchiveReaders:
 
     def submit(self, archive: str, read: Callable[[], None]) -> None:
         """In the data loop."""
-        self._queues.setdefault(archive, SimpleQueue()).put(read)
+        queue = self._queues.setdefault(archive, SimpleQueue())
         if self._threads[archive] < _READERS_MAX:
-            self._threads[archive] += 1
-            Thread(
-                target=self._run, args=(archive,), name="cordwood-archive-reader", daemon=True
-            ).start()
+            self._start_thread(archive)
+        queue.put(read)
+
+    def _start_thread(self, archive: str) -> None:
+        """If the system refuses, the threads that there are suffice; the next read tries again."""
+        thread = Thread(
+            target=self._run, args=(archive,), name="cordwood-archive-reader", daemon=True
+        )
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:
+            if not self._threads[archive]:
+                raise
+            logger.warning("%s: no further thread to read it: %s", archive, error)
+            return
+        self._threads[archive] += 1
 
     def stop(self) -> None:
         """Begin no more reads, and do not wait for those under way."""

@@ -1,5 +1,6 @@
 """The requests that are appended to one log together, and their answers."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 from typing import Final
@@ -183,9 +184,11 @@ class ProduceLane:
                 frame = bytes(frames[at * size : (at + 1) * size])
                 sent += row.connections[index].send_failed(frame, result) - size
         counts, now_s = row.connections[0].counts, monotonic()
-        for count, started_s in row.starts(first, stop):
-            if alone:
-                count -= sum(answer.started_s == started_s for answer, _ in alone)  # noqa: PLW2901
+        starts = row.starts(first, stop)
+        if alone:
+            left = Counter([answer.started_s for answer, _ in alone])
+            starts = [(count - left[started_s], started_s) for count, started_s in starts]
+        for count, started_s in starts:
             if count:
                 counts.answered_together(row.api_key, now_s - started_s, count, sent)
                 sent = 0

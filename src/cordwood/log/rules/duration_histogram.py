@@ -58,6 +58,11 @@ class DurationHistogram:
             counts[bisect_left(STEPS_S, duration_s)] += 1
         self._sum_s += sum(durations_s)
 
+    def add(self, seen: HistogramView) -> None:
+        """The durations of another histogram."""
+        self._counts = [a + b for a, b in zip(self._counts, seen.counts, strict=True)]
+        self._sum_s += seen.sum_s
+
     def view(self) -> HistogramView:
         return HistogramView(counts=tuple(self._counts), sum_s=self._sum_s)
 

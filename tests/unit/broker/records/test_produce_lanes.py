@@ -37,7 +37,7 @@ def bench(tmp_path: Path) -> Iterator[RecordBench]:
 @pytest.fixture
 def durable_bench(tmp_path: Path) -> Iterator[RecordBench]:
     """Where produces wait for the disk."""
-    made = RecordBench(tmp_path, {"t": {}}, clients=CLIENTS, durability="disk")
+    made = RecordBench(tmp_path, {"t": {}, "u": {}}, clients=CLIENTS, durability="disk")
     yield made
     made.close()
 
@@ -197,6 +197,33 @@ def test_a_sync_that_fails_fails_every_produce_that_waits_for_it(
 
     codes = [struct.unpack_from(">h", answer, ERROR_AT)[0] for answer in answers]
     assert codes == [ErrorCode.kafka_storage_error] * CLIENTS
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_each_request_is_counted_once_also_if_its_client_left_the_row(
+    durable_bench: RecordBench, turns: int
+) -> None:
+    bench, first = durable_bench, CLIENTS // turns
+    for topic in "tu":
+        bench.store.topic(topic).partition(0).append(b"before")
+    for part in range(turns):
+        for client in range(part * first, (part + 1) * first):
+            bench.clients[client].sendall(produce(b"v", "tu"[client % 2]))
+        bench.loop.call_soon(lambda: None)
+        bench.loop._turn()
+
+    for client in range(0, CLIENTS, 4):
+        bench.connections[client].leave_row()
+    answers = [b""] * CLIENTS
+    while not all(answers):
+        answers = [a + b for a, b in zip(answers, bench.exchange(), strict=True)]
+
+    counted = bench.metrics.view()
+    latencies = counted.latencies[ApiKey.PRODUCE]
+    assert latencies.count == CLIENTS
+    assert min(latencies.counts) >= 0
+    assert latencies.sum_s > 0
+    assert counted.bytes_sent == sum(map(len, answers))
 
 
 # --- answers before the next group is appended -------------------------------------------------

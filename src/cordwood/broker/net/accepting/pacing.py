@@ -11,6 +11,7 @@ listening socket, which the accepted ones begin with, has more effect.
 
 import contextlib
 import socket
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 _PACING: Final = b"bbr"  # and its later versions: bbr2, bbr3
@@ -43,9 +44,20 @@ def congestion_control(connected: socket.socket) -> bytes:
 def is_of_this_machine(connected: socket.socket, host: str) -> bool:
     """Whether the client, at the address `host`, runs on this machine.
 
-    Then the system gives both ends the same address. It drops packets of others that claim that.
+    Then the system gives both ends the same address, or the client a loopback address: 127.0.0.1,
+    if it connects to 127.0.1.1. It drops packets of others that claim either.
     """
     try:
-        return str(connected.getsockname()[0]) == host
+        own = str(connected.getsockname()[0])
     except (OSError, IndexError):
         return False  # it is gone already
+    return own == host or _is_loopback(host)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False  # not an address: of another kind of socket
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback

@@ -1,7 +1,8 @@
 """Counts requests, bytes and connections, without locks on the hot path.
 
 Each thread that counts has its own numbers, which only it changes. A reader adds them up. So
-counting costs a few hundred nanoseconds, never waits and loses nothing.
+counting costs a few hundred nanoseconds, never waits and loses nothing. Threads come and go: the
+numbers of those that ended are kept in one sum.
 """
 
 import threading
@@ -26,7 +27,7 @@ class RequestCounts:
 
 
 class ThreadCounts:
-    """The counts of one thread, which only that thread changes."""
+    """The counts of one thread, which only that thread changes; or those of threads that ended."""
 
     __slots__ = (
         "accepted",
@@ -66,18 +67,34 @@ class ThreadCounts:
             histogram = self.latencies[api_key] = DurationHistogram()
         histogram.observe(latency_s, count)
 
+    def add(self, other: "ThreadCounts") -> None:
+        """The counts of a thread that ended."""
+        for api_key, histogram in other.latencies.items():
+            self.latencies.setdefault(api_key, DurationHistogram()).add(histogram.view())
+        for failure, count in other.errors.items():
+            self.errors[failure] = self.errors.get(failure, 0) + count
+        self.received += other.received
+        self.sent += other.sent
+        self.accepted += other.accepted
+        self.refused += other.refused
+        self.handshakes_failed += other.handshakes_failed
+
 
 class _Mine(threading.local):
     counts: ThreadCounts | None = None
 
 
 class RequestMetrics:
-    """The counts of one broker. Any thread may count and read."""
+    """The counts of one broker. Any thread may count and read.
+
+    Invariant, outside the lock: what a thread counted is either in `_all` or in `_ended`.
+    """
 
     def __init__(self) -> None:
         self._mine = _Mine()
         self._lock = threading.Lock()
-        self._all: list[ThreadCounts] = []
+        self._all: list[tuple[threading.Thread, ThreadCounts]] = []
+        self._ended = ThreadCounts()
 
     def mine(self) -> ThreadCounts:
         """The counts of the calling thread."""
@@ -125,26 +142,39 @@ class RequestMetrics:
     def _join(self) -> ThreadCounts:
         counts = self._mine.counts = ThreadCounts()
         with self._lock:
-            self._all.append(counts)
+            self._add_ended()
+            self._all.append((threading.current_thread(), counts))
         return counts
 
+    def _add_ended(self) -> None:
+        """Keep only the sum of what ended threads counted. With the lock."""
+        alive: list[tuple[threading.Thread, ThreadCounts]] = []
+        for each in self._all:
+            thread, counts = each
+            if thread.is_alive():
+                alive.append(each)
+            else:
+                self._ended.add(counts)
+        self._all = alive
+
     def view(self) -> RequestCounts:
-        with self._lock:
-            everyone = list(self._all)
         latencies: dict[int, HistogramView] = {}
         errors: Counter[tuple[int, int]] = Counter()
-        for counts in everyone:
-            errors.update(dict(counts.errors))
-            for api_key, histogram in list(counts.latencies.items()):
-                seen = histogram.view()
-                earlier = latencies.get(api_key)
-                latencies[api_key] = seen if earlier is None else earlier + seen
-        return RequestCounts(
-            latencies=latencies,
-            errors=errors,
-            bytes_received=sum(counts.received for counts in everyone),
-            bytes_sent=sum(counts.sent for counts in everyone),
-            connections_accepted=sum(counts.accepted for counts in everyone),
-            connections_refused=sum(counts.refused for counts in everyone),
-            handshakes_failed=sum(counts.handshakes_failed for counts in everyone),
-        )
+        with self._lock:  # a thread that ends meanwhile must not be seen twice
+            self._add_ended()
+            everyone = [self._ended, *(counts for _, counts in self._all)]
+            for counts in everyone:
+                errors.update(dict(counts.errors))
+                for api_key, histogram in list(counts.latencies.items()):
+                    seen = histogram.view()
+                    earlier = latencies.get(api_key)
+                    latencies[api_key] = seen if earlier is None else earlier + seen
+            return RequestCounts(
+                latencies=latencies,
+                errors=errors,
+                bytes_received=sum(counts.received for counts in everyone),
+                bytes_sent=sum(counts.sent for counts in everyone),
+                connections_accepted=sum(counts.accepted for counts in everyone),
+                connections_refused=sum(counts.refused for counts in everyone),
+                handshakes_failed=sum(counts.handshakes_failed for counts in everyone),
+            )

@@ -5,11 +5,14 @@ the next time. So there are only as many as there are tasks at once, and those t
 do for a while end.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,9 +30,10 @@ class Workers(Executor):
 
     Its threads do not keep the process alive: one may wait for an archive that never answers.
 
-    Invariants, until `shutdown`: ``len(_threads) == _staying + (None in _tasks)``, and
-    ``_staying >= min(_unfinished, _count)``. So no task waits for another while there may be more
-    threads.
+    Invariants, until `shutdown`: ``len(_threads) == _staying + (None in _tasks)``, and all of them
+    were started; ``_staying >= min(_unfinished, _count)``, so no task waits for another while there
+    may be more threads. If the system has no more threads, the second does not hold until a later
+    `submit` gets one; but ``_staying >= 1`` if there is a task.
     """
 
     def __init__(self, count: int, *, idle_s: float = _IDLE_S) -> None:
@@ -40,9 +44,14 @@ class Workers(Executor):
         self._staying = 0  # threads that were not told to end
         self._threads: set[threading.Thread] = set()
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()  # None ends one thread
+        self._is_short = False  # the system refused a thread the last time
         self._is_shut_down = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """As `Executor.submit`. Raises RuntimeError if the system refuses the only thread.
+
+        Then `fn` does not run.
+        """
         future: Future[T] = Future()
 
         def run() -> None:
@@ -58,17 +67,35 @@ class Workers(Executor):
         with self._lock:
             if self._is_shut_down:
                 raise RuntimeError("the workers were shut down")
-            self._tasks.put(_Task(future, run))
+            self._start_threads(self._unfinished + 1)
             self._unfinished += 1
-            self._start_threads()
+            self._tasks.put(_Task(future, run))
         return future
 
-    def _start_threads(self) -> None:
-        while self._staying < min(self._unfinished, self._count):
-            self._staying += 1
+    def _start_threads(self, unfinished: int) -> None:
+        """Have enough threads for so many tasks. If the system refuses, those that stay suffice."""
+        while self._staying < min(unfinished, self._count):
             thread = threading.Thread(target=self._run, name="cordwood-worker", daemon=True)
+            try:
+                thread.start()
+            except (RuntimeError, MemoryError) as error:
+                if not self._staying:
+                    raise
+                self._note_shortage(error, unfinished)
+                return
+            self._staying += 1
             self._threads.add(thread)
-            thread.start()
+            self._is_short = False
+
+    def _note_shortage(self, error: Exception, unfinished: int) -> None:
+        if not self._is_short:
+            self._is_short = True
+            logger.warning(
+                "no more threads for requests: %s; %d work on %d requests",
+                error,
+                self._staying,
+                unfinished,
+            )
 
     def resize(self, count: int) -> None:
         """Use so many threads, at least one, from the next request on."""
@@ -79,28 +106,31 @@ class Workers(Executor):
                 self._staying -= 1
                 self._tasks.put(None)
             if not self._is_shut_down:
-                self._start_threads()
+                self._start_threads(self._unfinished)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         with self._lock:
             self._is_shut_down = True
-            if cancel_futures:
-                self._cancel_all()
+            cancelled = self._take_all() if cancel_futures else []
             threads = list(self._threads)
             for _ in threads:
                 self._tasks.put(None)
+        for task in cancelled:  # without the lock: who waits for it is told here
+            task.future.cancel()
         if wait:
             for thread in threads:
                 thread.join()
 
-    def _cancel_all(self) -> None:
+    def _take_all(self) -> list[_Task]:
+        """The tasks that did not begin. No thread will take them."""
+        taken: list[_Task] = []
         try:
             while True:
                 task = self._tasks.get_nowait()
                 if task is not None:
-                    task.future.cancel()
+                    taken.append(task)
         except Empty:
-            return
+            return taken
 
     def _run(self) -> None:
         while True:

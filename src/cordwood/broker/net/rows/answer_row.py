@@ -5,6 +5,9 @@ request was received, so this place is the first. The answers leave in one call,
 connections that are still in the row (`socket_rows`).
 """
 
+from bisect import bisect_right
+from math import inf
+
 from cordwood.broker.net.requests.answer import Answer, SoleAnswer
 from cordwood.broker.net.rows.gathered_frames import Gathering
 from cordwood.protocol.api_catalog import ApiKey
@@ -38,13 +41,16 @@ class AnswerRow(Answer):
         self.acks = acks
         self.answered = 0
         self.started_s = connections[0].loop.turn_s
-        self._starts = [(0, self.started_s)]  # of requests, by the index of the first
+        # When requests came, by the index of the first of each turn.
+        self._starts = [(0, self.started_s)]
         for connection in connections:
             connection.answers.append(self)
 
     def extend(self, connections: list[Gathering], correlation_ids: list[int]) -> None:
         """Add requests that were received later, for the same version and acks."""
-        self._starts.append((len(self.connections), connections[0].loop.turn_s))
+        turn_s = connections[0].loop.turn_s
+        if turn_s != self._starts[-1][1]:
+            self._starts.append((len(self.connections), turn_s))
         self.connections += connections
         self.correlation_ids += correlation_ids
         for connection in connections:
@@ -72,7 +78,10 @@ class AnswerRow(Answer):
         return [(first + index, result) for index, result in unusual] if unusual else unusual
 
     def starts(self, first: int, stop: int) -> list[tuple[int, float]]:
-        """When requests from `first` to `stop` came: how many of them, and in which turn."""
+        """When requests from `first` to `stop` came: how many of them, and in which turn.
+
+        Each turn occurs once.
+        """
         if len(self._starts) == 1:
             return [(stop - first, self.started_s)]
         ends = [*(begin for begin, _ in self._starts[1:]), len(self.connections)]
@@ -91,7 +100,7 @@ class AnswerRow(Answer):
         behind = list(queue)[1:]
         queue.clear()  # it is empty already if the connection was closed
         answer = SoleAnswer(connection, self.version, self.correlation_ids[index], self.acks)
-        ((_, answer.started_s),) = self.starts(index, index + 1)
+        _, answer.started_s = self._starts[bisect_right(self._starts, (index, inf)) - 1]
         queue.extend(behind)
         return answer
 

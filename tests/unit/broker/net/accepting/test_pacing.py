@@ -85,6 +85,36 @@ def test_a_client_with_the_address_that_it_connected_to_is_of_this_machine(
     assert not is_of_this_machine(accepted, "192.0.2.1")
 
 
+@pytest.mark.parametrize(
+    ("host", "is_here"),
+    [
+        ("127.0.1.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:192.0.2.1", False),
+        ("fe80::1%eth0", False),
+        ("", False),
+    ],
+)
+def test_a_client_with_a_loopback_address_is_of_this_machine_whatever_it_connected_to(
+    connected: tuple[socket.socket, str], host: str, is_here: bool
+) -> None:
+    accepted, _ = connected
+
+    assert is_of_this_machine(accepted, host) == is_here
+
+
+def test_a_client_that_connected_to_another_loopback_address_is_of_this_machine() -> None:
+    with (
+        socket.create_server(("0.0.0.0", 0)) as listening,
+        socket.create_connection(("127.0.1.1", listening.getsockname()[1])),
+    ):
+        accepted, peer = listening.accept()
+        with accepted:
+            assert accepted.getsockname()[0] == "127.0.1.1"
+            assert is_of_this_machine(accepted, peer[0])
+
+
 def test_a_client_that_is_gone_is_not_of_this_machine() -> None:
     closed = socket.socket()
     closed.close()

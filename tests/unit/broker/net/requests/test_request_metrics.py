@@ -1,5 +1,6 @@
 """Counting requests without losing one."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from cordwood.broker.net.requests.request_metrics import RequestMetrics
@@ -50,3 +51,57 @@ def test_nothing_counted_is_nothing_seen() -> None:
     assert not seen.latencies
     assert not seen.errors
     assert seen.bytes_received == 0
+
+
+def count_all(metrics: RequestMetrics) -> None:
+    metrics.observe(PRODUCE, 0.125)
+    metrics.observe_all(FETCH, [0.25, 0.5])
+    metrics.failed(FETCH, 1)
+    metrics.received(3)
+    metrics.sent(5)
+    metrics.accepted()
+    metrics.refused()
+    metrics.handshake_failed()
+
+
+def run_in_threads(metrics: RequestMetrics, count: int) -> None:
+    """One after the other."""
+    for _ in range(count):
+        thread = threading.Thread(target=count_all, args=(metrics,))
+        thread.start()
+        thread.join()
+
+
+def test_threads_that_ended_leave_their_counts_and_nothing_else() -> None:
+    metrics, other = RequestMetrics(), RequestMetrics()
+    count_all(metrics)
+
+    run_in_threads(metrics, 50)
+    kept = len(metrics._all)
+    first, second = metrics.view(), metrics.view()
+
+    assert kept <= 2  # the counts of this thread, and of the one that ended last
+    assert len(metrics._all) == 1
+    for _ in range(51):
+        count_all(other)
+    assert first == second == other.view()
+
+
+def test_a_count_is_seen_once_while_threads_end_and_others_look() -> None:
+    metrics, is_over = RequestMetrics(), threading.Event()
+
+    def look() -> list[int]:
+        seen = [0]
+        while not is_over.is_set():
+            seen.append(metrics.view().bytes_received)
+        return seen
+
+    with ThreadPoolExecutor(2) as pool:
+        looking = [pool.submit(look) for _ in range(2)]
+        run_in_threads(metrics, 300)
+        is_over.set()
+        seen = [each.result() for each in looking]
+
+    assert all(each == sorted(each) for each in seen)
+    assert metrics.view().bytes_received == 900
+    assert metrics.view().latencies[FETCH].count == 600

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cordwood.broker.net.routing.workers import Workers
+from fakes.thread_shortage import ThreadShortage
 
 S = 30.0
 
@@ -115,6 +116,87 @@ def test_after_the_end_nothing_is_taken_and_what_waited_is_cancelled() -> None:
     assert running.result(S)
     with pytest.raises(RuntimeError, match="shut down"):
         workers.submit(lambda: 1)
+
+
+def test_a_task_that_cannot_have_a_thread_runs_in_one_that_there_is() -> None:
+    workers, go = Workers(8, idle_s=0.0), threading.Event()
+    running = workers.submit(go.wait, S)
+
+    with ThreadShortage(workers):
+        waiting = workers.submit(lambda: 1)
+        go.set()
+
+        assert running.result(S)
+        assert waiting.result(S) == 1
+    workers.shutdown()
+    assert not workers._threads
+
+
+def test_after_a_shortage_of_threads_as_many_run_as_before() -> None:
+    workers, go, together = Workers(3, idle_s=0.0), threading.Event(), threading.Barrier(3)
+    running = workers.submit(go.wait, S)
+    with ThreadShortage(workers):
+        waiting = [workers.submit(lambda: 1) for _ in range(5)]
+        workers.resize(4)
+        go.set()
+        for task in [running, *waiting]:
+            task.result(S)
+
+    waits = [workers.submit(together.wait, S) for _ in range(3)]
+
+    assert sorted(wait.result(S) for wait in waits) == [0, 1, 2]
+    workers.shutdown()
+    assert not workers._threads
+
+
+def test_a_thread_that_comes_after_a_shortage_takes_what_waits() -> None:
+    workers, together = Workers(3), threading.Barrier(3)
+    waits = [workers.submit(together.wait, S)]
+    with ThreadShortage(workers):
+        waits.append(workers.submit(together.wait, S))
+
+    waits.append(workers.submit(together.wait, S))
+
+    assert sorted(wait.result(S) for wait in waits) == [0, 1, 2]
+    workers.shutdown()
+
+
+def test_a_task_that_is_refused_for_want_of_any_thread_does_not_run() -> None:
+    workers, ran = Workers(2), list[int]()
+
+    with ThreadShortage(workers), pytest.raises(RuntimeError, match="can't start new thread"):
+        workers.submit(ran.append, 1)
+
+    workers.submit(ran.append, 2).result(S)
+    workers.shutdown()
+    assert ran == [2]
+    assert not workers._unfinished
+
+
+def test_who_learns_that_a_task_was_cancelled_may_use_the_workers() -> None:
+    workers, go, refused = Workers(1), threading.Event(), list[RuntimeError]()
+    running = workers.submit(go.wait, S)
+    while not running.running():
+        pass
+    waiting = workers.submit(lambda: 1)
+
+    def ask_again(_: Future[int]) -> None:
+        try:
+            workers.submit(lambda: 2)
+        except RuntimeError as error:
+            refused.append(error)
+
+    waiting.add_done_callback(ask_again)
+    ending = threading.Thread(
+        target=workers.shutdown, kwargs={"wait": False, "cancel_futures": True}, daemon=True
+    )
+    ending.start()
+    ending.join(S)
+
+    assert not ending.is_alive()
+    assert len(refused) == 1
+    go.set()
+    assert running.result(S)
 
 
 def test_a_task_that_never_ends_does_not_keep_the_process_alive() -> None:
