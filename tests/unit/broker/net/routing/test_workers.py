@@ -139,8 +139,8 @@ def test_after_a_shortage_of_threads_as_many_run_as_before() -> None:
         waiting = [workers.submit(lambda: 1) for _ in range(5)]
         workers.resize(4)
         go.set()
-        for task in [running, *waiting]:
-            task.result(S)
+        assert running.result(S)
+        assert [task.result(S) for task in waiting] == [1] * 5
 
     waits = [workers.submit(together.wait, S) for _ in range(3)]
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from cordwood.broker.net.requests.answer import Answer
 from cordwood.broker.net.rows.answer_row import AnswerRow
@@ -27,7 +27,7 @@ def row_of(*turns: tuple[float, int]) -> AnswerRow:
     loop = SimpleNamespace(turn_s=0.0)
     row: AnswerRow | None = None
     for loop.turn_s, count in turns:
-        connections = cast("list[Any]", [_Connection(loop) for _ in range(count)])
+        connections: list[Any] = [_Connection(loop) for _ in range(count)]
         ids = list(range(count))
         if row is None:
             row = AnswerRow(connections, ids, VERSION, ACKS)
