@@ -9,7 +9,7 @@ from typing import Final
 
 from bench import nats_wire
 from bench.broker_servers import DISK, BrokerServer, new_topic
-from bench.broker_stage import CORDWOOD, Load, Stage, cpu_rows, figure_row
+from bench.broker_stage import CLIENT_TURNS, CORDWOOD, Load, Stage, cpu_rows, figure_row
 from bench.broker_stream_rows import nats_running, redis_running
 from bench.kafka_wire import AnswerError, produce_frames
 from bench.measure import Context, Row, measure_in_turns
@@ -33,7 +33,7 @@ _WITHOUT: Final = f"{CORDWOOD}, preallocate=false"
 def durable_rows(context: Context, stage: Stage) -> list[Row]:
     """One measurement, compared with Kafka in one row and with Redis in the other."""
     servers = stage.servers(context)
-    seconds = 1.5 if context.is_quick else 5.0
+    seconds, turns = 1.5, context.pick(CLIENT_TURNS, 1)  # the machine changes within seconds
     subjects: dict[str, Callable[[], Load]] = {
         server.label(DISK): partial(_kafka_load, server, seconds) for server in servers
     }
@@ -52,7 +52,7 @@ def durable_rows(context: Context, stage: Stage) -> list[Row]:
             nats_peer = peers.enter_context(nats_running(context, stage, DISK))
             nats = nats_peer.name
             subjects[nats] = partial(_nats_load, nats_peer, seconds)
-        loads = measure_in_turns(subjects, runs=context.runs)
+        loads = measure_in_turns(subjects, runs=context.runs * turns)
     rates = {name: [load.records_per_s for load in each] for name, each in loads.items()}
     title = f"{_CONNECTIONS} connections, one 1 KiB record at a time"
     note = f"one partition, acks=all, the next record once the last is acknowledged; {seconds} s"
