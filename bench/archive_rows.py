@@ -32,6 +32,7 @@ from cordwood.quantities import KIB, MIB
 
 _CORDWOOD: Final = "Cordwood"
 _OWN_RATE: Final = "the store's own rate"
+_HASHED: Final = "the same, and SHA-256 of each block"
 _RECORD_REQUESTS_MAX: Final = 4
 _SMALL_REQUESTS_MAX: Final = 6
 _SCAN_RATIO: Final = 0.7
@@ -148,6 +149,7 @@ def scan_rows(context: Context, stage: ArchiveStage, kind: StoreKind) -> list[Ro
         {
             _CORDWOOD: lambda: _scan(store.url(bucket), total),
             _OWN_RATE: lambda: _timed(lambda: fetch_plainly(files)),
+            _HASHED: lambda: _timed(lambda: fetch_plainly(files, is_hashed=True)),
         },
         runs=context.runs,
     )
@@ -179,8 +181,8 @@ def _moved_rows(
     def columns(figure: Callable[[_Moved], float]) -> list[Samples]:
         return [samples(name, [figure(m) for m in moved]) for name, moved in figures.items()]
 
-    own, plain = columns(lambda moved: moved.mb_per_s)
-    own_cpu, plain_cpu = columns(lambda moved: moved.cpu_s_per_gb)
+    own, plain, *more = columns(lambda moved: moved.mb_per_s)
+    own_cpu, plain_cpu, *more_cpu = columns(lambda moved: moved.cpu_s_per_gb)
     return [
         Row(
             title=title,
@@ -188,6 +190,7 @@ def _moved_rows(
             unit="MB/s",
             cordwood=own,
             limit=plain,
+            peers=tuple(more),
             target=None if ratio is None else Target(bound=ratio, is_ratio=True),
             note=note,
         ),
@@ -197,6 +200,7 @@ def _moved_rows(
             unit="s/GB",
             cordwood=own_cpu,
             limit=plain_cpu,
+            peers=tuple(more_cpu),
             is_lower_better=True,
         ),
     ]

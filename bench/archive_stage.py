@@ -1,5 +1,6 @@
 """The set-up of the archive suite: object stores on one core, the library on another."""
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -7,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import cordwood
 from bench.broker_servers import free_port
@@ -16,6 +16,7 @@ from bench.object_server import RunningStore, StoreKind, object_server
 from bench.pinning import Cores, choose_cores, client_pinned
 from bench.wire_load import HOST
 from bench.workload import TOPIC, Values, fresh_path, make_values
+from cordwood.archive.block_sums import BLOCK_BYTES
 from cordwood.archive.fetch_threads import THREADS_MAX
 from cordwood.archive.object_port import PIECE_BYTES
 from cordwood.archive.opened_archive import open_archive
@@ -168,18 +169,29 @@ def plain_files(store: RunningStore, bucket: str) -> "tuple[pafs.S3FileSystem, l
 def plain_client(store: RunningStore) -> "pafs.S3FileSystem":
     import pyarrow.fs as arrow_fs
 
-    place = urlsplit(f"//{HOST}:{store.port}").netloc
-    return arrow_fs.S3FileSystem(
-        endpoint_override=place, scheme="http", region="us-east-1", allow_delayed_open=True
+    kind: Any = arrow_fs.S3FileSystem  # its stubs do not know all options
+    client: pafs.S3FileSystem = kind(
+        endpoint_override=f"{HOST}:{store.port}",
+        scheme="http",
+        region="us-east-1",
+        allow_delayed_open=True,
     )
+    return client
 
 
-def fetch_plainly(files: "list[Any]") -> int:
-    """Fetch the files in ranges and with threads as the archive does, and forget the bytes."""
+def fetch_plainly(files: "list[Any]", *, is_hashed: bool = False) -> int:
+    """Fetch the files in ranges and with threads as the archive does, and forget the bytes.
+
+    With `is_hashed`, compute the SHA-256 of each block, which is what verification takes at least.
+    """
 
     def fetch(part: tuple[Any, int, int]) -> int:
         file, at, size = part
-        return len(file.read_at(size, at))
+        data = memoryview(file.read_at(size, at))
+        if is_hashed:
+            for start in range(0, size, BLOCK_BYTES):
+                hashlib.sha256(data[start : start + BLOCK_BYTES]).digest()
+        return len(data)
 
     parts = [
         (file, at, min(PIECE_BYTES, file.size() - at))
