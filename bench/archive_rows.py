@@ -286,8 +286,8 @@ def archiving_rows(context: Context, stage: ArchiveStage) -> list[Row]:
     moved: dict[str, list[_Moved]] = {_CORDWOOD: [], "plain uploads": []}
     fs, bucket = plain_client(store), stage.new_bucket()
     for _ in range(1 + context.runs):
-        url = store.url(stage.new_bucket())
-        with stored(context, url, values, SEGMENT_BYTES) as opened:
+        own_bucket = stage.new_bucket()
+        with stored(context, store.url(own_bucket), values, SEGMENT_BYTES) as opened:
             size, pieces = subjects(Path(opened.data_dirs[0]))
 
             def ours(size: int = size, store: Any = opened) -> int:
@@ -298,6 +298,8 @@ def archiving_rows(context: Context, stage: ArchiveStage) -> list[Row]:
             moved["plain uploads"].append(
                 _timed(partial(put_plainly, fs, f"{bucket}/plain", pieces))
             )
+        stage.empty(own_bucket)
+        stage.empty(bucket)
     figures = {name: each[1:] for name, each in moved.items()}  # without the warm-up
     note = f"a segment of {SEGMENT_BYTES // MIB} MiB, from the page cache; the store computes MD5"
     return _moved_rows(f"archiving, {NEAR.name}", figures, ratio=None, note=note)

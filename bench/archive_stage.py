@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import cordwood
 from bench.broker_servers import free_port
 from bench.measure import Context
+from bench.object_files import Objects
 from bench.object_server import RunningStore, StoreKind, object_server
 from bench.pinning import Cores, choose_cores, client_pinned
 from bench.wire_load import HOST
@@ -52,6 +54,7 @@ class ArchiveStage:
         self._stores: dict[str, RunningStore] = {}
         self._cores: Cores | None = None
         self._filled: str | None = None
+        self._directory: Path | None = None
         self._number = 0
 
     def store(self, context: Context, kind: StoreKind) -> RunningStore:
@@ -68,9 +71,9 @@ class ArchiveStage:
         resources = context.resources
         resources.enter_context(client_pinned(self._cores))
         resources.enter_context(_environment(context.directory))
-        directory = fresh_path(context.directory, "objects")
+        self._directory = fresh_path(context.directory, "objects")
         for kind in (NEAR, FAR):
-            server = object_server(directory, kind, free_port(), command_prefix=prefix)
+            server = object_server(self._directory, kind, free_port(), command_prefix=prefix)
             self._stores[kind.name] = resources.enter_context(server)
         context.facts["pinned"] = (
             "no"
@@ -81,6 +84,13 @@ class ArchiveStage:
             f"{NEAR.name}: no delay; {FAR.name}: {FAR.delay_ms:.0f} ms before each answer, "
             f"{FAR.rate_mb:.0f} MB/s for each connection"
         )
+
+    def empty(self, bucket: str) -> None:
+        """Delete what is in the bucket, so that its memory can be used again."""
+        assert self._directory is not None
+        objects = Objects(self._directory)
+        for name in objects.names(f"{bucket}/"):
+            objects.delete(name)
 
     def new_bucket(self) -> str:
         self._number += 1
@@ -122,7 +132,7 @@ def stored(
 ) -> Iterator[Store]:
     """A store with one synced log of `total` bytes, all of it in sealed segments.
 
-    Nothing is archived yet.
+    Nothing is archived yet. It is deleted afterwards.
     """
     path = fresh_path(context.directory, "store")
     with cordwood.open(path) as store:
@@ -138,6 +148,7 @@ def stored(
                 log.roll()
         log.sync()
         yield store
+    shutil.rmtree(path)
 
 
 def archive(store: Store) -> None:

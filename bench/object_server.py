@@ -5,10 +5,6 @@ python -m bench.object_server PORT DIRECTORY [--delay-ms MS] [--rate-mb MB]
 Objects are files, and a range of one is sent by `sendfile`, so the interpreter sees requests and
 not bytes. A thread serves each connection. Nothing is authenticated, and nothing is synced.
 
-    DIRECTORY/objects/NAME    the bytes; NAME is the quoted bucket and key
-    DIRECTORY/tags/NAME       the ETag: the MD5, or that of the parts' MD5s
-    DIRECTORY/parts/          parts of uploads that are not complete
-
 Several servers can share a directory: one that is quick, and one that is like a store across a
 network, which waits before each answer and sends on each connection at a limited rate.
 `GET /_requests` returns and forgets the requests since it was last called.
@@ -18,7 +14,6 @@ import argparse
 import hashlib
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -31,20 +26,18 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qs, quote, unquote, urlsplit
-from uuid import uuid4
 from xml.sax.saxutils import escape
 
+from bench.object_files import Objects
+from bench.object_wire import ChunkDecoder, Request, parse_head, wanted_range
 from bench.wire_load import HOST
 from cordwood.quantities import KIB, MIB
 
 ROOT = Path(__file__).resolve().parent.parent
 _START_TIMEOUT_S: Final = 30.0
 _HEAD_BYTES_MAX: Final = 64 * KIB
-_LINE_BYTES_MAX: Final = 4 * KIB
 _RECEIVE_BYTES: Final = MIB
 _PACED_BYTES: Final = 256 * KIB  # sent at once on a connection with a rate
-_ALL: Final = 1 << 40
 _REQUESTS: Final = "/_requests"
 
 
@@ -108,167 +101,6 @@ def object_server(
 
 
 # --- in its process ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """The head of a request. Header names are in lower case."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    headers: dict[str, str]
-
-    @property
-    def length(self) -> int:
-        return int(self.headers.get("content-length", "0"))
-
-    @property
-    def is_chunked(self) -> bool:
-        return "chunked" in self.headers.get("transfer-encoding", "")
-
-    @property
-    def is_framed(self) -> bool:
-        """Whether the body has the frames of S3, with a checksum at its end."""
-        return "x-amz-decoded-content-length" in self.headers
-
-
-def parse_head(head: bytes) -> Request:
-    """The head without the empty line at its end."""
-    first, *lines = head.decode("latin-1").split("\r\n")
-    method, target, _ = first.split(" ", 2)
-    parts = urlsplit(target)
-    pairs = (line.partition(":") for line in lines)
-    return Request(
-        method=method,
-        path=unquote(parts.path),
-        query={k: v[-1] for k, v in parse_qs(parts.query, keep_blank_values=True).items()},
-        headers={name.strip().lower(): value.strip() for name, _, value in pairs},
-    )
-
-
-def wanted_range(header: str, size: int) -> tuple[int, int] | None:
-    """[first, end) of a Range header; None if the object has none of it."""
-    found = re.fullmatch(r"bytes=(\d+)-(\d*)", header)
-    if found is None:
-        return None
-    first = int(found[1])
-    end = min(int(found[2]) + 1 if found[2] else size, size)
-    return (first, end) if first < end else None
-
-
-class ChunkDecoder:
-    """Takes the frames off chunks: a line with the size, the bytes, an empty line; at the end lines
-    of trailers. Its input may come in any portions."""
-
-    def __init__(self) -> None:
-        self._line = b""
-        self._left = 0  # bytes of the chunk
-        self._is_last = False
-        self._is_between = False  # the line after a chunk is next
-        self.is_done = False
-        self.rest = b""  # what came after the end
-
-    def feed(self, data: memoryview) -> Iterator[memoryview]:
-        """The bytes in `data` that are not frames."""
-        while data and not self.is_done:
-            if self._left:
-                taken, data = data[: self._left], data[self._left :]
-                self._left -= len(taken)
-                self._is_between = not self._left
-                yield taken
-                continue
-            end = bytes(data[:_LINE_BYTES_MAX]).find(b"\n") + 1
-            taken, data = data[: end or len(data)], data[end or len(data) :]
-            self._line += bytes(taken)
-            if end:
-                line, self._line = self._line.strip(), b""
-                self._end_line(line)
-        if self.is_done:
-            self.rest += bytes(data)
-
-    def _end_line(self, line: bytes) -> None:
-        if self._is_between:
-            self._is_between = False
-        elif self._is_last:
-            self.is_done = not line  # other lines are trailers, which nobody looks at here
-        else:
-            self._left = int(line.partition(b";")[0], 16)
-            self._is_last = not self._left
-
-
-class Objects:
-    """The files of the store. Any thread may use it, and several processes."""
-
-    def __init__(self, directory: Path) -> None:
-        self._objects = directory / "objects"
-        self._tags = directory / "tags"
-        self._parts = directory / "parts"
-        self._lock = threading.Lock()
-        for each in (self._objects, self._tags, self._parts):
-            each.mkdir(parents=True, exist_ok=True)
-
-    def path(self, name: str) -> Path:
-        return self._objects / quote(name, safe="")
-
-    def tag(self, name: str) -> str:
-        return (self._tags / quote(name, safe="")).read_text()
-
-    def begin(self) -> Path:
-        """Where to write the bytes of a new object or part."""
-        return self._parts / uuid4().hex
-
-    def finish(self, written: Path, name: str, tag: str) -> None:
-        (self._tags / quote(name, safe="")).write_text(tag)
-        written.replace(self.path(name))
-
-    def finish_if(self, written: Path, name: str, tag: str, headers: dict[str, str]) -> bool:
-        """The same, if the object is what the headers of a conditional put say."""
-        with self._lock:
-            try:
-                found = self.tag(name)
-            except FileNotFoundError:
-                found = None
-            wanted = headers.get("if-match")
-            if wanted not in (None, f'"{found}"', found) or (found and "if-none-match" in headers):
-                written.unlink()
-                return False
-            self.finish(written, name, tag)
-            return True
-
-    def part(self, upload: str, number: int) -> Path:
-        return self._parts / f"{upload}-{number:05d}"
-
-    def finish_part(self, written: Path, upload: str, number: int, tag: str) -> None:
-        part = self.part(upload, number)
-        part.with_suffix(".tag").write_text(tag)
-        written.replace(part)
-
-    def join(self, name: str, upload: str) -> str:
-        """Make an object of the parts; return its tag."""
-        parts = sorted(each for each in self._parts.glob(f"{upload}-*") if not each.suffix)
-        tags = b"".join(bytes.fromhex(part.with_suffix(".tag").read_text()) for part in parts)
-        joined = parts[0]
-        with joined.open("r+b") as target:
-            target.seek(0, os.SEEK_END)
-            for part in parts[1:]:
-                with part.open("rb") as source:
-                    while os.copy_file_range(source.fileno(), target.fileno(), MIB * 64):
-                        pass
-        tag = f"{hashlib.md5(tags, usedforsecurity=False).hexdigest()}-{len(parts)}"
-        for part in parts:
-            part.with_suffix(".tag").unlink()
-            if part != joined:
-                part.unlink()
-        self.finish(joined, name, tag)
-        return tag
-
-    def delete(self, name: str) -> None:
-        for folder in (self._objects, self._tags):
-            (folder / quote(name, safe="")).unlink(missing_ok=True)
-
-    def names(self, prefix: str) -> list[str]:
-        return sorted(n for n in map(unquote, os.listdir(self._objects)) if n.startswith(prefix))
 
 
 class _Connection:
@@ -367,9 +199,12 @@ class _Connection:
         bucket, _, key = name.partition("/")
         place = f"<Bucket>{escape(bucket)}</Bucket><Key>{escape(key)}</Key>"
         if "uploads" in request.query:
-            what, more = "InitiateMultipartUpload", f"<UploadId>{uuid4().hex}</UploadId>"
+            what, more = (
+                "InitiateMultipartUpload",
+                f"<UploadId>{self._server.objects.begin_upload()}</UploadId>",
+            )
         else:
-            tag = self._server.objects.join(name, request.query["uploadId"])
+            tag = self._server.objects.finish_upload(name, request.query["uploadId"])
             what, more = "CompleteMultipartUpload", f'<ETag>"{tag}"</ETag>'
         self._answer("200 OK", _xml(f"{what}Result", place + more))
 
@@ -392,29 +227,28 @@ class _Connection:
     def _send(self, request: Request, name: str, *, has_body: bool) -> None:
         objects = self._server.objects
         try:
-            file = objects.path(name).open("rb", buffering=0)
+            size, modified_s = objects.size_and_time(name)
+            tag = objects.tag(name)
         except FileNotFoundError:
             self._answer("404 Not Found", _error("NoSuchKey") if has_body else b"")
             return
-        with file:
-            found = os.fstat(file.fileno())
-            first, end, status = 0, found.st_size, "200 OK"
-            headers = [
-                f'ETag: "{objects.tag(name)}"',
-                f"Last-Modified: {formatdate(found.st_mtime, usegmt=True)}",
-                "Accept-Ranges: bytes",
-            ]
-            if "range" in request.headers:
-                part = wanted_range(request.headers["range"], found.st_size)
-                if part is None:
-                    self._answer("416 Requested Range Not Satisfiable")
-                    return
-                first, end = part
-                status = "206 Partial Content"
-                headers.append(f"Content-Range: bytes {first}-{end - 1}/{found.st_size}")
-            self._answer(status, headers=headers, length=end - first)
-            if has_body:
-                self._send_file(file.fileno(), first, end)
+        first, end, status = 0, size, "200 OK"
+        headers = [
+            f'ETag: "{tag}"',
+            f"Last-Modified: {formatdate(modified_s, usegmt=True)}",
+            "Accept-Ranges: bytes",
+        ]
+        if "range" in request.headers:
+            part = wanted_range(request.headers["range"], size)
+            if part is None:
+                self._answer("416 Requested Range Not Satisfiable")
+                return
+            first, end = part
+            status = "206 Partial Content"
+            headers.append(f"Content-Range: bytes {first}-{end - 1}/{size}")
+        self._answer(status, headers=headers, length=end - first)
+        if has_body:
+            self._send_files(objects.files(name), first, end)
 
     # --- sending -----------------------------------------------------------------------------
 
@@ -433,14 +267,29 @@ class _Connection:
         lines = [f"HTTP/1.1 {status}", f"Content-Length: {size}", *headers, "", ""]
         self._client.sendall("\r\n".join(lines).encode() + body)
 
-    def _send_file(self, source: int, first: int, end: int) -> None:
-        rate, began, at = self._server.rate, time.monotonic(), first
-        while at < end:
-            at += os.sendfile(
-                self._client.fileno(), source, at, min(end - at, _PACED_BYTES if rate else _ALL)
-            )
-            if rate and at < end:
-                time.sleep(max(began + (at - first) / rate - time.monotonic(), 0))
+    def _send_files(self, files: Sequence[Path], first: int, end: int) -> None:
+        """Bytes [first, end) of the files, as if they were one."""
+        began, sent, start = time.monotonic(), 0, 0
+        for path in files:
+            with path.open("rb", buffering=0) as file:
+                stop = start + os.fstat(file.fileno()).st_size
+                at = max(first, start)
+                while at < min(end, stop):
+                    sent += self._send_some(file.fileno(), at - start, min(end, stop) - at)
+                    at = first + sent
+                    self._pace(began, sent)
+            start = stop
+            if start >= end:
+                return
+
+    def _send_some(self, source: int, position: int, size: int) -> int:
+        wanted = min(size, _PACED_BYTES) if self._server.rate else size
+        return os.sendfile(self._client.fileno(), source, position, wanted)
+
+    def _pace(self, began: float, sent: int) -> None:
+        """Wait until `sent` bytes may have left."""
+        if self._server.rate:
+            time.sleep(max(began + sent / self._server.rate - time.monotonic(), 0))
 
 
 class ObjectServer:
@@ -489,11 +338,11 @@ def _listing(objects: Objects, bucket: str, query: dict[str, str]) -> bytes:
             folders[prefix + rest[: rest.index(delimiter) + 1]] = None
             continue
         with suppress(FileNotFoundError):  # deleted meanwhile
-            found = objects.path(name).stat()
-            modified = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(found.st_mtime))
+            size, modified_s = objects.size_and_time(name)
+            modified = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(modified_s))
             contents.append(
                 f"<Contents><Key>{escape(key)}</Key><LastModified>{modified}</LastModified>"
-                f'<ETag>"{objects.tag(name)}"</ETag><Size>{found.st_size}</Size></Contents>'
+                f'<ETag>"{objects.tag(name)}"</ETag><Size>{size}</Size></Contents>'
             )
     common = [f"<CommonPrefixes><Prefix>{escape(f)}</Prefix></CommonPrefixes>" for f in folders]
     count = len(contents) + len(common)

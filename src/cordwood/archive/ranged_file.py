@@ -9,8 +9,9 @@ returned:
   tries again by itself if that thread fails. A block that is only queued can be taken by anyone.
 * The parts that are here count in the cache. If the cache removes them, readers that have the file
   open go on with it, and later readers begin a new one.
-* What a reader reads in order, for the first time, waits for it in memory (`held_pieces`) and not
-  in the file. It is dropped when that reader is past it. Who needs a file gets it written there.
+* What one reader reads in order, for the first time, waits for it in memory (`held_pieces`) and
+  not in the file. It is dropped when that reader is past it. Several readers in order share the
+  file, and who needs a file gets what is in memory written there.
 
 Locks: `_changed` is taken after the cache's, and never while the cache is called, because the cache
 calls `release` with its own lock held. Only the lock of `PieceMemory` is taken after it.
@@ -93,7 +94,7 @@ class RangedFile:
         self._opening = threading.Lock()
         self._changed = threading.Condition()
         self._kept: KeptBlocks | None = None
-        self._seen = bytearray(self._count)  # 1: the block was in memory once
+        self._seen = bytearray()  # 1: the block was in memory once; empty if none was
         self._ahead_max = min(AHEAD_BYTES, cache.bytes_max // 4)
         self._streams = ReadStreams()
         self._expected: deque[tuple[int, int]] = deque(maxlen=_EXPECTED_MAX)
@@ -159,40 +160,44 @@ class RangedFile:
 
     def _ready(self, position: int, size: int) -> tuple[File, list[HeldPiece]]:
         """The local file, and the pieces in memory with those of these bytes that it has not."""
-        file, pieces, start = self._brought(position, size, into_file=False)
-        self._leave_behind(pieces, start, position, position + size)
-        return file, pieces
+        return self._brought(position, size, into_file=False)
 
     def _brought(
         self, position: int, size: int, *, into_file: bool
-    ) -> tuple[File, list[HeldPiece], int]:
-        """The file, the pieces, and where this reader began to read in order."""
+    ) -> tuple[File, list[HeldPiece]]:
         kept, file = self._open()
         end = min(position + size, self._source.size)
         first, last = self._blocks(position, end)
         with self._changed:
             run = self._streams.note(position, end)
-        self._fetch_ahead(kept, file, last, end, run, into_file=into_file)
-        may_hold = not into_file and ahead_of(run, self._ahead_max) > 0
+            is_alone = self._streams.is_one
+        may_hold = is_alone and not into_file
+        self._fetch_ahead(kept, file, last, end, run, may_hold=may_hold)
+        may_hold = may_hold and ahead_of(run, self._ahead_max) > 0
         while True:
             pieces = self._bring(kept, file, first, last, position, may_hold=may_hold)
             if not pieces or not into_file:
                 break
             self._write_held(kept, file, pieces)
         self._cache.touch(self._path)
-        return file, pieces, end - run
+        self._note_read(pieces, end)
+        if is_alone:
+            self._leave_behind(end - run, end if end == self._source.size else position)
+        return file, pieces
 
-    def _leave_behind(self, pieces: list[HeldPiece], start: int, position: int, end: int) -> None:
-        """A reader that came from `start` reads [position, end): drop what is behind it."""
+    def _note_read(self, pieces: list[HeldPiece], end: int) -> None:
+        if pieces:
+            with self._changed:
+                for piece in pieces:
+                    piece.note_read(end)
+
+    def _leave_behind(self, start: int, position: int) -> None:
+        """The only reader in order came from `start` to `position`: drop what is behind it."""
         with self._changed:
-            for piece in pieces:
-                piece.note_read(end)
             kept = self._kept
-            if kept is None or not kept.held:
-                return
-            behind = end if end >= self._source.size else position
-            left = kept.drop_used_up(start, behind)
-        self._threads.memory.remove(left)
+            left = [] if kept is None else kept.drop_used_up(start, position)
+        if left:
+            self._threads.memory.remove(left)
 
     def drop_held(self, piece: HeldPiece) -> None:
         """The memory needs the room: see `PieceOwner`."""
@@ -295,9 +300,11 @@ class RangedFile:
         source, state = self._source, MISSING
         position = first * self._block_bytes
         size = min(end * self._block_bytes, source.size) - position
-        room = size if may_hold and self._may_hold(first, end, size) else 0
+        room = 0  # for the piece, until it is there
         piece: HeldPiece | None = None
         try:
+            if may_hold and self._may_hold(first, end, size):
+                room = size
             sums = source.sums(first, end)
             data = source.objects.get_range(source.key, position, size, whole=source.size)
             check_blocks(data, sums, self._block_bytes)
@@ -315,6 +322,7 @@ class RangedFile:
                 kept.set_state(first, end, state)
                 if piece is not None:
                     kept.hold(piece)
+                    self._seen = self._seen or bytearray(self._count)
                     self._seen[first:end] = b"\1" * (end - first)
                     if not kept.is_removed:
                         self._threads.memory.add(piece)
@@ -366,14 +374,13 @@ class RangedFile:
     # --- fetching ahead ----------------------------------------------------------------------
 
     def _fetch_ahead(
-        self, kept: KeptBlocks, file: File, first: int, end: int, run: int, *, into_file: bool
+        self, kept: KeptBlocks, file: File, first: int, end: int, run: int, *, may_hold: bool
     ) -> None:
         """Queue what a reader wants next that read `run` bytes in order, up to `end`.
 
         `first` is the first block after those that it reads now.
         """
         ahead = ahead_of(run, self._ahead_max)
-        may_hold = not into_file
         left = ahead - self._queue(kept, file, first, end, ahead, may_hold=may_hold)
         here = self
         for _ in range(_SEGMENTS_AHEAD):
@@ -384,6 +391,7 @@ class RangedFile:
                 return
             with following._changed:
                 following._streams.expect(run)
+                may_hold = may_hold and following._streams.is_one
             if not left:
                 return
             left -= following._queue(*following._open(), 0, 0, left, may_hold=may_hold)

@@ -90,6 +90,19 @@ def test_what_is_read_in_order_again_is_kept_in_the_cache(bench: RangedBench) ->
     assert bench.cache.fetched_bytes == fetched
 
 
+def test_two_readers_in_order_fetch_nothing_twice(tmp_path: Path) -> None:
+    bench = RangedBench(tmp_path, [SIZE])
+    content, middle = bench.contents[0], 12 * MIB
+
+    for at in range(0, middle, STEP):
+        for start in (at, middle + at):
+            assert bench.files[0].read_at(start, STEP) == content[start : start + STEP]
+    assert bench.files[0].read_at(2 * middle, STEP) == content[2 * middle :]
+
+    assert bench.cache.fetched_bytes == SIZE
+    bench.close()
+
+
 def test_who_needs_a_file_gets_what_is_in_memory_written_to_it(bench: RangedBench) -> None:
     scan(bench, 0, end=6 * MIB)
     at, content = 6 * MIB, bench.contents[0]
@@ -131,6 +144,7 @@ def test_a_damaged_block_is_never_held(bench: RangedBench) -> None:
 
     bench.heal()
     scan(bench, 1)
+    quiet(bench)
     assert bench.threads.memory.size_bytes == 0
 
 

@@ -15,15 +15,8 @@ from uuid import uuid4
 import pytest
 
 from bench.archive import row_makers
-from bench.object_server import (
-    ChunkDecoder,
-    ObjectServer,
-    RunningStore,
-    StoreKind,
-    object_server,
-    parse_head,
-    wanted_range,
-)
+from bench.object_server import ObjectServer, RunningStore, StoreKind, object_server
+from bench.object_wire import ChunkDecoder, parse_head, wanted_range
 from bench.wire_load import HOST
 from cordwood.archive.arrow_objects import ArrowObjects
 from cordwood.archive.content_checksum import content_checksum
