@@ -32,6 +32,7 @@ SUITES = (
     "compaction",
     "recovery",
     "growth",
+    "archive",
     "broker",
     "hostile",
     "console",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from cordwood.archive import read_streams
+from cordwood.archive.held_pieces import PieceMemory
 from cordwood.errors import StorageError
 from cordwood.quantities import KIB
 from cordwood.storage.files import File
@@ -23,12 +26,20 @@ LENGTHS = st.one_of(st.integers(1, 200), st.integers(1, 150_000))
 class RangedFileMachine(RuleBasedStateMachine):
     """The model: the bytes. Damaged objects are refused, and never returned in part."""
 
-    @initialize(cache_bytes=st.sampled_from([1, 20_000, 100_000, 1 << 30]))
-    def open(self, cache_bytes: int) -> None:
+    @initialize(
+        cache_bytes=st.sampled_from([1, 20_000, 100_000, 1 << 30]),
+        memory_bytes=st.sampled_from([0, 80_000, 1 << 30]),
+        run_min=st.sampled_from([8 * KIB, 512 * KIB]),  # from when on a reader reads in order
+    )
+    def open(self, cache_bytes: int, memory_bytes: int, run_min: int) -> None:
+        self.patch = patch.object(read_streams, "_RUN_MIN", run_min)
+        self.patch.start()
         self.directory = tempfile.TemporaryDirectory()
         self.bench = RangedBench(
             Path(self.directory.name), SIZES, cache_bytes=cache_bytes, block=BLOCK
         )
+        self.bench.threads.memory = PieceMemory(memory_bytes)
+        self.memory_bytes = memory_bytes
         self.is_sound = True
         self.held: list[tuple[File, int, bytes]] = []
 
@@ -100,10 +111,21 @@ class RangedFileMachine(RuleBasedStateMachine):
     def the_cache_is_bounded(self) -> None:
         assert self.bench.cache.size_bytes <= max(self.bench.cache.bytes_max, *SIZES)
 
+    @invariant()
+    def the_memory_is_bounded(self) -> None:
+        assert 0 <= self.bench.threads.memory.size_bytes <= self.memory_bytes
+
+    @rule(number=NUMBERS, step=st.sampled_from([10_000, 50_000]))
+    def scan(self, number: int, step: int) -> None:
+        for at in range(0, SIZES[number], step):
+            self.read(number, at, step)
+
     def teardown(self) -> None:
         if hasattr(self, "bench"):
             self.bench.close()
+            assert self.bench.threads.memory.size_bytes == 0
             self.directory.cleanup()
+            self.patch.stop()
 
 
 TestRangedFile = RangedFileMachine.TestCase

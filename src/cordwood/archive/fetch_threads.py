@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final, Protocol
 
+from cordwood.archive.held_pieces import PieceMemory
 from cordwood.archive.object_port import PIECE_BYTES, ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -45,9 +46,14 @@ class _Place:
 
 
 class FetchThreads:
-    """Any thread may use it. Close it to end the threads."""
+    """Any thread may use it. Close it to end the threads.
+
+    `memory` is where pieces wait that were fetched for a reader. When a thread ends because there
+    is nothing to do, pieces that nobody came for are dropped.
+    """
 
     def __init__(self, threads_max: int = THREADS_MAX) -> None:
+        self.memory = PieceMemory()
         self._threads_max = threads_max
         self._changed = threading.Condition()
         self._places: dict[str, _Place] = {}
@@ -89,6 +95,14 @@ class FetchThreads:
                 task.run()
             except Exception:
                 logger.exception("fetching ahead failed")
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Drop the pieces that nobody came for; once this is closed, nobody will."""
+        if self._is_closed:
+            self.memory.drop_idle(0)
+        else:
+            self.memory.drop_idle()
 
     def _next(self, place: _Place) -> FetchTask | None:
         """The next task; None if this thread shall end."""
@@ -112,6 +126,7 @@ class FetchThreads:
             self._changed.notify_all()
         for task in cancelled:
             task.cancel()
+        self._tidy()  # and so does each thread when it ends
         deadline_s = time.monotonic() + timeout_s
         for thread in threads:
             thread.join(max(deadline_s - time.monotonic(), 0))

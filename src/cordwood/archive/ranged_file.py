@@ -9,9 +9,12 @@ returned:
   tries again by itself if that thread fails. A block that is only queued can be taken by anyone.
 * The parts that are here count in the cache. If the cache removes them, readers that have the file
   open go on with it, and later readers begin a new one.
+* What one reader reads in order, for the first time, waits for it in memory (`held_pieces`) and
+  not in the file. It is dropped when that reader is past it. Several readers in order share the
+  file, and who needs a file gets what is in memory written there.
 
-Locks: `_changed` is taken last, and never while the cache is called, because the cache calls
-`release` with its own lock held.
+Locks: `_changed` is taken after the cache's, and never while the cache is called, because the cache
+calls `release` with its own lock held. Only the lock of `PieceMemory` is taken after it.
 """
 
 import io
@@ -22,6 +25,8 @@ from typing import Final, Protocol
 
 from cordwood.archive.block_sums import check_blocks
 from cordwood.archive.fetch_threads import FetchThreads
+from cordwood.archive.held_pieces import HeldPiece, read_held
+from cordwood.archive.kept_blocks import COMING, HELD, HERE, MISSING, QUEUED, KeptBlocks
 from cordwood.archive.object_port import PIECE_BYTES, ObjectStore
 from cordwood.archive.read_streams import ReadStreams, ahead_of
 from cordwood.archive.segment_cache import SegmentCache
@@ -33,16 +38,11 @@ from cordwood.value_class import dataclass
 _TRIES: Final = 3
 # A reader that looks at a header reads the batch next, so this much is fetched at least.
 _NEAR_BYTES: Final = 64 * KIB
-# On the disk, not in memory. Twice what the threads fetch at once, so that none of them has to wait
-# while the reader waits for the first piece.
-AHEAD_BYTES: Final = 64 * MIB
+# More than the threads fetch at once, so that none of them has to wait while the reader waits for
+# the first piece. With the pieces that the reader is about to leave, it fits into the memory.
+AHEAD_BYTES: Final = 48 * MIB
 _SEGMENTS_AHEAD: Final = 8  # of small segments, each of which costs requests of its own
 _EXPECTED_MAX: Final = 16
-
-_MISSING: Final = 0
-_QUEUED: Final = 1
-_COMING: Final = 2
-_HERE: Final = 3
 
 
 class _Sums(Protocol):
@@ -65,17 +65,6 @@ class RangedObject:
     @property
     def name(self) -> str:
         return f"{self.objects.url}/{self.key}"
-
-
-class _Kept:
-    """A local file with some of the blocks. `blocks` has one state for each of them."""
-
-    __slots__ = ("blocks", "file", "is_removed")
-
-    def __init__(self, count: int, file: File) -> None:
-        self.blocks = bytearray(count)
-        self.file: File | None = file  # None: closed until it is used again
-        self.is_removed = False
 
 
 class RangedFile:
@@ -104,7 +93,8 @@ class RangedFile:
         self._following = following
         self._opening = threading.Lock()
         self._changed = threading.Condition()
-        self._kept: _Kept | None = None
+        self._kept: KeptBlocks | None = None
+        self._seen = bytearray()  # 1: the block was in memory once; empty if none was
         self._ahead_max = min(AHEAD_BYTES, cache.bytes_max // 4)
         self._streams = ReadStreams()
         self._expected: deque[tuple[int, int]] = deque(maxlen=_EXPECTED_MAX)
@@ -120,13 +110,22 @@ class RangedFile:
 
     def read_at(self, position: int, size: int) -> bytes:
         wanted = min(size, self._source.size - position)
-        return self.holding(position, wanted).read_at(position, wanted) if wanted > 0 else b""
+        if wanted <= 0:
+            return b""
+        file, pieces = self._ready(position, wanted)
+        if not pieces:
+            return file.read_at(position, wanted)
+        data = bytearray(wanted)
+        return bytes(data[: read_held(file, pieces, position, memoryview(data))])
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         wanted = min(len(buffer), self._source.size - position)
         if wanted <= 0:
             return 0
-        return self.holding(position, wanted).read_into(position, buffer[:wanted])
+        file, pieces = self._ready(position, wanted)
+        if not pieces:
+            return file.read_into(position, buffer[:wanted])
+        return read_held(file, pieces, position, buffer[:wanted])
 
     def map(self) -> memoryview:
         return self.holding(0, self._source.size).map()
@@ -157,15 +156,54 @@ class RangedFile:
 
     def holding(self, position: int, size: int) -> File:
         """A local file that has these bytes at this position, and maybe no others."""
+        return self._brought(position, size, into_file=True)[0]
+
+    def _ready(self, position: int, size: int) -> tuple[File, list[HeldPiece]]:
+        """The local file, and the pieces in memory with those of these bytes that it has not."""
+        return self._brought(position, size, into_file=False)
+
+    def _brought(
+        self, position: int, size: int, *, into_file: bool
+    ) -> tuple[File, list[HeldPiece]]:
         kept, file = self._open()
         end = min(position + size, self._source.size)
         first, last = self._blocks(position, end)
         with self._changed:
             run = self._streams.note(position, end)
-        self._fetch_ahead(kept, file, last, end, run)
-        self._bring(kept, file, first, last, position)
+            is_alone = self._streams.is_one
+        may_hold = is_alone and not into_file
+        self._fetch_ahead(kept, file, last, end, run, may_hold=may_hold)
+        may_hold = may_hold and ahead_of(run, self._ahead_max) > 0
+        while True:
+            pieces = self._bring(kept, file, first, last, position, may_hold=may_hold)
+            if not pieces or not into_file:
+                break
+            self._write_held(kept, file, pieces)
         self._cache.touch(self._path)
-        return file
+        self._note_read(pieces, end)
+        if is_alone:
+            self._leave_behind(end - run, end if end == self._source.size else position)
+        return file, pieces
+
+    def _note_read(self, pieces: list[HeldPiece], end: int) -> None:
+        if pieces:
+            with self._changed:
+                for piece in pieces:
+                    piece.note_read(end)
+
+    def _leave_behind(self, start: int, position: int) -> None:
+        """The only reader in order came from `start` to `position`: drop what is behind it."""
+        with self._changed:
+            kept = self._kept
+            left = [] if kept is None else kept.drop_used_up(start, position)
+        if left:
+            self._threads.memory.remove(left)
+
+    def drop_held(self, piece: HeldPiece) -> None:
+        """The memory needs the room: see `PieceOwner`."""
+        with self._changed:
+            if self._kept is not None:
+                self._kept.drop(piece)
 
     def expect(self, position: int, end: int) -> None:
         """Who reads at `position` will go on to `end`: fetch that at once."""
@@ -176,20 +214,25 @@ class RangedFile:
     def release(self) -> None:
         """The cache removes the parts that are here: see `Holder`."""
         with self._changed:
-            if self._kept is not None:
-                self._kept.is_removed = True
-                self._kept = None
+            kept, self._kept = self._kept, None
+            if kept is not None:
+                self._end(kept)
+
+    def _end(self, kept: KeptBlocks) -> None:
+        """No reader will begin with this file any more."""
+        kept.is_removed = True
+        self._threads.memory.remove(kept.pieces(0, self._count))
 
     def _blocks(self, position: int, end: int) -> tuple[int, int]:
         return position // self._block_bytes, -(-end // self._block_bytes)
 
-    def _open(self) -> tuple[_Kept, File]:
+    def _open(self) -> tuple[KeptBlocks, File]:
         for _ in range(_TRIES):
             with self._opening:
                 kept = self._kept
                 if kept is None:
                     file = self._cache.admit(self._path, self)
-                    kept = _Kept(self._count, file)
+                    kept = KeptBlocks(self._count, file)
                     with self._changed:
                         self._kept = kept
                 else:
@@ -208,23 +251,30 @@ class RangedFile:
             return kept, file
         raise OSError(f"{self._path} vanishes again and again; is the cache used twice?")
 
-    def _bring(self, kept: _Kept, file: File, first: int, last: int, position: int) -> None:
-        """Return when the blocks [first, last), which are read from `position` on, are here."""
+    def _bring(
+        self, kept: KeptBlocks, file: File, first: int, last: int, position: int, *, may_hold: bool
+    ) -> list[HeldPiece]:
+        """Return when the blocks [first, last), which are read from `position` on, are here.
+
+        Those that are not in the file are in the pieces.
+        """
         while True:
             with self._changed:
-                if kept.blocks.count(_HERE, first, last) == last - first:
-                    return
+                if kept.are_ready(first, last):
+                    return kept.pieces(first, last)
                 runs = self._claim(kept, first, last, position)
                 if not runs:
                     self._changed.wait()  # another thread fetches the rest
                     continue
             for run in runs[1:]:
-                self._offer(kept, file, *run)
-            self._fetch(kept, file, *runs[0])
+                self._offer(kept, file, *run, may_hold=may_hold)
+            self._fetch(kept, file, *runs[0], may_hold=may_hold)
 
-    def _claim(self, kept: _Kept, first: int, last: int, position: int) -> list[tuple[int, int]]:
+    def _claim(
+        self, kept: KeptBlocks, first: int, last: int, position: int
+    ) -> list[tuple[int, int]]:
         """Runs of blocks to fetch: the first is ours to fetch, the others are to be offered."""
-        runs = self._runs(kept, first, last, _QUEUED)
+        runs = kept.runs(first, last, QUEUED, self._piece)
         if not runs:
             return []
         start, end = runs[0]
@@ -233,71 +283,105 @@ class RangedFile:
                 [position + _NEAR_BYTES, *(e for at, e in self._expected if at == position)]
             )
             wanted = min(-(-probable // self._block_bytes), self._count, start + self._piece)
-            while end < wanted and kept.blocks[end] <= _QUEUED:
+            while end < wanted and kept.blocks[end] <= QUEUED:
                 end += 1
-        _set(kept, start, end, _COMING)
-        fresh = [run for run in runs[1:] if kept.blocks.find(_MISSING, *run) >= 0]
+        kept.set_state(start, end, COMING)
+        fresh = [run for run in runs[1:] if kept.blocks.find(MISSING, *run) >= 0]
         for run in fresh:
-            _set(kept, *run, _QUEUED)
+            kept.set_state(*run, QUEUED)
         return [(start, end), *fresh]
-
-    def _runs(self, kept: _Kept, first: int, end: int, state_max: int) -> list[tuple[int, int]]:
-        """Blocks in [first, end) in no state above `state_max`, as runs of at most a piece."""
-        runs: list[tuple[int, int]] = []
-        start = first
-        for number in range(first, end + 1):
-            is_wanted = number < end and kept.blocks[number] <= state_max
-            if start < number and (not is_wanted or number % self._piece == 0):
-                runs.append((start, number))
-                start = number
-            if not is_wanted:
-                start = number + 1
-        return runs
 
     @property
     def _piece(self) -> int:
         return max(PIECE_BYTES // self._block_bytes, 1)
 
-    def _fetch(self, kept: _Kept, file: File, first: int, end: int) -> None:
-        """Fetch blocks that are `_COMING`, all or none of them."""
-        source, is_here, grown = self._source, False, 0
+    def _fetch(self, kept: KeptBlocks, file: File, first: int, end: int, *, may_hold: bool) -> None:
+        """Fetch blocks that are `COMING`, all or none of them, into memory or into the file."""
+        source, state = self._source, MISSING
+        position = first * self._block_bytes
+        size = min(end * self._block_bytes, source.size) - position
+        room = 0  # for the piece, until it is there
+        piece: HeldPiece | None = None
         try:
+            if may_hold and self._may_hold(first, end, size):
+                room = size
             sums = source.sums(first, end)
-            position = first * self._block_bytes
-            size = min(end * self._block_bytes, source.size) - position
             data = source.objects.get_range(source.key, position, size, whole=source.size)
             check_blocks(data, sums, self._block_bytes)
-            if self._cache.grow(self._path, self, size):
-                grown = size
+            if room:
+                piece = HeldPiece(self, first, end, position, data)
+                self._cache.note_fetched(size)
+                state = HELD
             else:
-                self._forget(kept)
-            write_all(file, position, data)
-            is_here = True
+                self._write(kept, file, position, data)
+                state = HERE
         except FormatError as error:
             raise StorageError(f"{source.name} is damaged: {error.reason}") from error
         finally:
-            if grown and not is_here:
-                self._cache.grow(self._path, self, -grown)
             with self._changed:
-                _set(kept, first, end, _HERE if is_here else _MISSING)
+                kept.set_state(first, end, state)
+                if piece is not None:
+                    kept.hold(piece)
+                    self._seen = self._seen or bytearray(self._count)
+                    self._seen[first:end] = b"\1" * (end - first)
+                    if not kept.is_removed:
+                        self._threads.memory.add(piece)
+                        room = 0
                 self._changed.notify_all()
+            if room:
+                self._threads.memory.give_back(room)
 
-    def _forget(self, kept: _Kept) -> None:
+    def _may_hold(self, first: int, end: int, size: int) -> bool:
+        """Whether there is room for these blocks in memory, where they were not before."""
+        return self._seen.find(1, first, end) < 0 and self._threads.memory.reserve(size)
+
+    def _write(self, kept: KeptBlocks, file: File, position: int, data: bytes) -> None:
+        """Write verified bytes to the file, and count them in the cache."""
+        is_counted = self._cache.grow(self._path, self, len(data))
+        if not is_counted:
+            self._forget(kept)
+        try:
+            write_all(file, position, data)
+        except BaseException:
+            if is_counted:
+                self._cache.grow(self._path, self, -len(data))
+            raise
+
+    def _write_held(self, kept: KeptBlocks, file: File, pieces: list[HeldPiece]) -> None:
+        """Somebody needs a file: write what is in memory to it."""
+        for piece in pieces:
+            with self._changed:
+                if not kept.drop(piece):
+                    continue
+                kept.set_state(piece.first, piece.end, COMING)
+            state = MISSING
+            try:
+                self._write(kept, file, piece.position, piece.data)
+                state = HERE
+            finally:
+                with self._changed:
+                    kept.set_state(piece.first, piece.end, state)
+                    self._changed.notify_all()
+                self._threads.memory.remove([piece])
+
+    def _forget(self, kept: KeptBlocks) -> None:
         """The cache does not count this file: the next reader begins another one."""
         with self._changed:
             if self._kept is kept:
                 self._kept = None
-            kept.is_removed = True
+            self._end(kept)
 
     # --- fetching ahead ----------------------------------------------------------------------
 
-    def _fetch_ahead(self, kept: _Kept, file: File, first: int, end: int, run: int) -> None:
+    def _fetch_ahead(
+        self, kept: KeptBlocks, file: File, first: int, end: int, run: int, *, may_hold: bool
+    ) -> None:
         """Queue what a reader wants next that read `run` bytes in order, up to `end`.
 
         `first` is the first block after those that it reads now.
         """
         ahead = ahead_of(run, self._ahead_max)
-        left = ahead - self._queue(kept, file, first, end, ahead)
+        left = ahead - self._queue(kept, file, first, end, ahead, may_hold=may_hold)
         here = self
         for _ in range(_SEGMENTS_AHEAD):
             if not left and end < self._source.size:
@@ -307,12 +391,15 @@ class RangedFile:
                 return
             with following._changed:
                 following._streams.expect(run)
+                may_hold = may_hold and following._streams.is_one
             if not left:
                 return
-            left -= following._queue(*following._open(), 0, 0, left)
+            left -= following._queue(*following._open(), 0, 0, left, may_hold=may_hold)
             here = following
 
-    def _queue(self, kept: _Kept, file: File, first: int, position: int, size: int) -> int:
+    def _queue(
+        self, kept: KeptBlocks, file: File, first: int, position: int, size: int, *, may_hold: bool
+    ) -> int:
         """Queue the missing blocks, from `first` on, of [position, position + size).
 
         Returns how many of these bytes are in this file; all, if the threads have too much to do.
@@ -323,67 +410,75 @@ class RangedFile:
         if size >= PIECE_BYTES:
             end = -(-end // self._piece) * self._piece  # whole pieces: fewer requests
         with self._changed:
-            runs = self._runs(kept, first, min(end, self._count), _MISSING)
+            runs = kept.runs(first, min(end, self._count), MISSING, self._piece)
             for run in runs:
-                _set(kept, *run, _QUEUED)
-        accepted = [self._offer(kept, file, *run) for run in runs]
+                kept.set_state(*run, QUEUED)
+        accepted = [self._offer(kept, file, *run, may_hold=may_hold) for run in runs]
         return min(size, self._source.size - position) if all(accepted) else size
 
-    def _offer(self, kept: _Kept, file: File, first: int, end: int) -> bool:
-        """Offer blocks that are `_QUEUED` to the threads."""
-        task = _AheadTask(self, kept, file, first, end)
+    def _offer(self, kept: KeptBlocks, file: File, first: int, end: int, *, may_hold: bool) -> bool:
+        """Offer blocks that are `QUEUED` to the threads."""
+        task = _AheadTask(self, kept, file, first, end, may_hold=may_hold)
         if self._threads.offer(self._source.objects, task):
             return True
         task.cancel()
         return False
 
-    def run_ahead(self, kept: _Kept, file: File, first: int, end: int) -> None:
+    def run_ahead(
+        self, kept: KeptBlocks, file: File, first: int, end: int, *, may_hold: bool
+    ) -> None:
         """Fetch those of the blocks that are still queued. In a thread of `FetchThreads`."""
         while True:
             with self._changed:
-                queued = kept.blocks.find(_QUEUED, first, end)
+                queued = kept.blocks.find(QUEUED, first, end)
                 if queued < 0:
                     return
                 if kept.is_removed:
                     self._unqueue(kept, first, end)
                     return
-                stop = queued
-                while stop < end and kept.blocks[stop] == _QUEUED:
-                    stop += 1
-                _set(kept, queued, stop, _COMING)
+                stop = kept.end_of_run(queued, end)
+                kept.set_state(queued, stop, COMING)
             try:
-                self._fetch(kept, file, queued, stop)
+                self._fetch(kept, file, queued, stop, may_hold=may_hold)
             except (OSError, StorageError):
                 return  # whoever reads these blocks tries again, and is told what is wrong
             finally:
-                if kept.blocks[queued] != _HERE:
+                if kept.blocks[queued] < HERE:
                     self.cancel_ahead(kept, first, end)
 
-    def cancel_ahead(self, kept: _Kept, first: int, end: int) -> None:
+    def cancel_ahead(self, kept: KeptBlocks, first: int, end: int) -> None:
         with self._changed:
             self._unqueue(kept, first, end)
 
-    def _unqueue(self, kept: _Kept, first: int, end: int) -> None:
-        kept.blocks[first:end] = kept.blocks[first:end].replace(b"\1", b"\0")
+    def _unqueue(self, kept: KeptBlocks, first: int, end: int) -> None:
+        kept.unqueue(first, end)
         self._changed.notify_all()
-
-
-def _set(kept: _Kept, first: int, end: int, state: int) -> None:
-    kept.blocks[first:end] = bytes([state]) * (end - first)
 
 
 class _AheadTask:
     """A `FetchTask` for some blocks of a file."""
 
-    def __init__(self, file: RangedFile, kept: _Kept, local: File, first: int, end: int) -> None:
+    def __init__(
+        self,
+        file: RangedFile,
+        kept: KeptBlocks,
+        local: File,
+        first: int,
+        end: int,
+        *,
+        may_hold: bool,
+    ) -> None:
         self._file = file
         self._kept = kept
         self._local = local
         self._first = first
         self._end = end
+        self._may_hold = may_hold
 
     def run(self) -> None:
-        self._file.run_ahead(self._kept, self._local, self._first, self._end)
+        self._file.run_ahead(
+            self._kept, self._local, self._first, self._end, may_hold=self._may_hold
+        )
 
     def cancel(self) -> None:
         self._file.cancel_ahead(self._kept, self._first, self._end)

@@ -48,6 +48,11 @@ class ReadStreams:
         if not any(start < 0 for start, _ in self._streams):
             self._add(-run, 0)
 
+    @property
+    def is_one(self) -> bool:
+        """Whether at most one reader goes through this file in order, or did so of late."""
+        return sum(end - start >= _RUN_MIN for start, end in self._streams) <= 1
+
     def _add(self, start: int, end: int) -> None:
         self._streams.append((start, end))
         del self._streams[:-_STREAMS_MAX]

@@ -145,6 +145,11 @@ class SegmentCache:
             self._entries.move_to_end(path)
             return True
 
+    def note_fetched(self, size: int) -> None:
+        """So many bytes were fetched, and are not in the cache."""
+        with self._changed:
+            self.fetched_bytes += size
+
     def _claim(self, path: str, size: int, holder: Holder) -> bool:
         """False if the file is there. If True, there is room for it and the caller fetches it."""
         with self._changed:

@@ -61,3 +61,14 @@ def test_little_that_was_read_in_order_fetches_nothing_ahead() -> None:
     assert ahead_of(1 * MIB, 32 * MIB) == 4 * MIB
     assert ahead_of(900 * MIB, 32 * MIB) == 32 * MIB
     assert ahead_of(900 * MIB, 0) == 0
+
+
+def test_lookups_beside_one_reader_in_order_do_not_count_as_readers() -> None:
+    streams = ReadStreams()
+    streams.note(0, 4 * MIB)
+    for at in (6 * MIB, 7 * MIB, 8 * MIB):
+        streams.note(at, at + 60 * KIB)
+
+    assert streams.is_one
+    streams.note(16 * MIB, 18 * MIB)
+    assert not streams.is_one

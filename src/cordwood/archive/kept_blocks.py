@@ -1,0 +1,96 @@
+"""Which blocks of an archived file are here: in a local file, in memory, or on their way.
+
+MISSING  nobody has it
+QUEUED   somebody offered to fetch it; whoever needs it can do so first
+COMING   one thread fetches it, or writes it to the file
+HERE     in the file
+HELD     in memory, not in the file
+"""
+
+from typing import Final
+
+from cordwood.archive.held_pieces import HeldPiece
+from cordwood.storage.files import File
+
+MISSING: Final = 0
+QUEUED: Final = 1
+COMING: Final = 2
+HERE: Final = 3
+HELD: Final = 4
+
+
+class KeptBlocks:
+    """A local file with some of the blocks. Owned by a `RangedFile`, whose lock guards it.
+
+    `blocks` has one state for each block; `held` has the piece of each block that is `HELD`.
+    """
+
+    __slots__ = ("blocks", "file", "held", "is_removed")
+
+    def __init__(self, count: int, file: File) -> None:
+        self.blocks = bytearray(count)
+        self.file: File | None = file  # None: closed until it is used again
+        self.held: dict[int, HeldPiece] = {}
+        self.is_removed = False
+
+    def set_state(self, first: int, end: int, state: int) -> None:
+        self.blocks[first:end] = bytes([state]) * (end - first)
+
+    def are_ready(self, first: int, end: int) -> bool:
+        """Whether all of the blocks are in the file or in memory."""
+        blocks = self.blocks
+        return blocks.count(HERE, first, end) + blocks.count(HELD, first, end) == end - first
+
+    def runs(self, first: int, end: int, state_max: int, piece: int) -> list[tuple[int, int]]:
+        """Blocks in [first, end) in no state above `state_max`, as runs of at most a piece."""
+        runs: list[tuple[int, int]] = []
+        start = first
+        for number in range(first, end + 1):
+            is_wanted = number < end and self.blocks[number] <= state_max
+            if start < number and (not is_wanted or number % piece == 0):
+                runs.append((start, number))
+                start = number
+            if not is_wanted:
+                start = number + 1
+        return runs
+
+    def end_of_run(self, first: int, end: int) -> int:
+        """Where the blocks end, from `first` on, that have the same state."""
+        state, stop = self.blocks[first], first
+        while stop < end and self.blocks[stop] == state:
+            stop += 1
+        return stop
+
+    def unqueue(self, first: int, end: int) -> None:
+        """Nobody will fetch those of the blocks that are queued."""
+        self.blocks[first:end] = self.blocks[first:end].replace(bytes([QUEUED]), bytes([MISSING]))
+
+    # --- in memory ---------------------------------------------------------------------------
+
+    def hold(self, piece: HeldPiece) -> None:
+        self.set_state(piece.first, piece.end, HELD)
+        self.held.update(dict.fromkeys(range(piece.first, piece.end), piece))
+
+    def pieces(self, first: int, end: int) -> list[HeldPiece]:
+        """The pieces in memory that have some of the blocks [first, end), in order."""
+        if not self.held:
+            return []
+        return list(dict.fromkeys(self.held[n] for n in range(first, end) if n in self.held))
+
+    def drop(self, piece: HeldPiece) -> bool:
+        """False if it was dropped before."""
+        if self.held.get(piece.first) is not piece:
+            return False
+        for number in range(piece.first, piece.end):
+            del self.held[number]
+        self.set_state(piece.first, piece.end, MISSING)
+        return True
+
+    def drop_used_up(self, start: int, stop: int) -> list[HeldPiece]:
+        """Drop the pieces in bytes [start, stop) that were read to their end; return them."""
+        inside = [
+            piece
+            for piece in dict.fromkeys(self.held.values())
+            if piece.is_used_up and start <= piece.position and piece.stop <= stop
+        ]
+        return [piece for piece in inside if self.drop(piece)]
