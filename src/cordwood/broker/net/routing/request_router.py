@@ -206,7 +206,12 @@ class RequestRouter:
                 lambda: self._run_handler(route, answer, fields, read_s, is_large=True)
             )
         elif route.runs_on is RunsOn.WORKER:
-            self._workers.submit(self._run_handler, route, answer, fields, read_s, is_large=True)
+            try:
+                self._workers.submit(
+                    self._run_handler, route, answer, fields, read_s, is_large=True
+                )
+            except Exception:  # the system has no thread for it
+                self._failed(answer)
         else:
             self._run_handler(route, answer, fields, read_s)
 
