@@ -67,34 +67,48 @@ class Workers(Executor):
         with self._lock:
             if self._is_shut_down:
                 raise RuntimeError("the workers were shut down")
-            self._start_threads(self._unfinished + 1)
+            task = _Task(future, run)
+            is_missing = self._staying < min(self._unfinished + 1, self._count)
+            if not (is_missing and self._start_thread(task)):
+                self._tasks.put(task)
             self._unfinished += 1
-            self._tasks.put(_Task(future, run))
+            self._start_missing()
         return future
 
-    def _start_threads(self, unfinished: int) -> None:
-        """Have enough threads for so many tasks. If the system refuses, those that stay suffice."""
-        while self._staying < min(unfinished, self._count):
-            thread = threading.Thread(target=self._run, name="cordwood-worker", daemon=True)
-            try:
-                thread.start()
-            except (RuntimeError, MemoryError) as error:
-                if not self._staying:
-                    raise
-                self._note_shortage(error, unfinished)
+    def _start_missing(self) -> None:
+        """Have enough threads for all tasks, unless the system refuses."""
+        while self._staying < min(self._unfinished, self._count):
+            if not self._start_thread(None):
                 return
-            self._staying += 1
-            self._threads.add(thread)
-            self._is_short = False
 
-    def _note_shortage(self, error: Exception, unfinished: int) -> None:
+    def _start_thread(self, task: _Task | None) -> bool:
+        """Start a thread, which begins with `task` at once. False if those that stay must suffice.
+
+        Raises what the system says if there is no other thread.
+        """
+        thread = threading.Thread(
+            target=self._run, args=([task],), name="cordwood-worker", daemon=True
+        )
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:
+            if not self._staying:
+                raise
+            self._note_shortage(error)
+            return False
+        self._staying += 1
+        self._threads.add(thread)
+        self._is_short = False
+        return True
+
+    def _note_shortage(self, error: Exception) -> None:
         if not self._is_short:
             self._is_short = True
             logger.warning(
                 "no more threads for requests: %s; %d work on %d requests",
                 error,
                 self._staying,
-                unfinished,
+                self._unfinished,
             )
 
     def resize(self, count: int) -> None:
@@ -106,7 +120,7 @@ class Workers(Executor):
                 self._staying -= 1
                 self._tasks.put(None)
             if not self._is_shut_down:
-                self._start_threads(self._unfinished)
+                self._start_missing()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         with self._lock:
@@ -132,20 +146,23 @@ class Workers(Executor):
         except Empty:
             return taken
 
-    def _run(self) -> None:
+    def _run(self, first: list[_Task | None]) -> None:
+        task = first.pop()
         while True:
+            if task is not None:
+                task.run()
+                del task  # what it refers to is not kept until the next one comes
+                with self._lock:
+                    self._unfinished -= 1
             try:
                 task = self._tasks.get(timeout=self._idle_s)
             except Empty:
                 if self._leave():
                     return
+                task = None
                 continue
             if task is None:
                 break
-            task.run()
-            del task  # what it refers to is not kept until the next one comes
-            with self._lock:
-                self._unfinished -= 1
         with self._lock:
             self._threads.discard(threading.current_thread())
 

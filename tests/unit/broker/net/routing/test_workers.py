@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import weakref
 from concurrent.futures import Future
 from random import Random
 from time import monotonic
@@ -48,6 +49,22 @@ def test_every_task_runs_however_often_the_size_changes(seed: int) -> None:
     assert [task.result(S) for task in tasks] == list(range(500))
     workers.shutdown()
     assert not workers._threads
+
+
+def test_a_thread_keeps_nothing_of_a_task_that_ran() -> None:
+    class Request:
+        def run(self) -> None: ...
+
+    workers, requests = Workers(1), [Request(), Request()]
+    kept = [weakref.ref(request) for request in requests]
+
+    for _ in range(2):
+        workers.submit(requests.pop().run).result(S)
+
+    until_s = monotonic() + S
+    while any(request() is not None for request in kept):
+        assert monotonic() < until_s
+    workers.shutdown()
 
 
 def test_tasks_one_after_the_other_share_a_thread() -> None:
