@@ -391,7 +391,7 @@ asyncio.run(main())
 
 def test_an_interrupt_closes_the_store(tmp_path: Path) -> None:
     program = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "data")],
+        [sys.executable, "-X", "faulthandler", "-c", PROGRAM, str(tmp_path / "data")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -400,7 +400,11 @@ def test_an_interrupt_closes_the_store(tmp_path: Path) -> None:
     assert program.stdout.readline() == "ready\n"
 
     program.send_signal(signal.SIGINT)
-    _, errors = program.communicate(timeout=TIMEOUT_S)
+    try:
+        _, errors = program.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        program.send_signal(signal.SIGABRT)  # it prints where each thread is
+        _, errors = program.communicate()
 
     assert errors.rstrip().endswith("KeyboardInterrupt"), errors
     assert "never retrieved" not in errors
