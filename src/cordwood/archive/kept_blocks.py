@@ -22,7 +22,8 @@ HELD: Final = 4
 class KeptBlocks:
     """A local file with some of the blocks. Owned by a `RangedFile`, whose lock guards it.
 
-    `blocks` has one state for each block; `held` has the piece of each block that is `HELD`.
+    `blocks` has one state for each block; `held` has the piece of each block that is `HELD`,
+    and after an interrupt maybe pieces of other blocks, which nobody reads.
     """
 
     __slots__ = ("blocks", "file", "held", "is_removed")
@@ -68,23 +69,27 @@ class KeptBlocks:
     # --- in memory ---------------------------------------------------------------------------
 
     def hold(self, piece: HeldPiece) -> None:
-        self.set_state(piece.first, piece.end, HELD)
+        # The state comes last: an interrupt must not leave a `HELD` block without its piece.
         self.held.update(dict.fromkeys(range(piece.first, piece.end), piece))
+        self.set_state(piece.first, piece.end, HELD)
 
     def pieces(self, first: int, end: int) -> list[HeldPiece]:
         """The pieces in memory that have some of the blocks [first, end), in order."""
         if not self.held:
             return []
-        return list(dict.fromkeys(self.held[n] for n in range(first, end) if n in self.held))
+        held = [n for n in range(first, end) if self.blocks[n] == HELD]
+        return list(dict.fromkeys(self.held[n] for n in held))
 
     def drop(self, piece: HeldPiece) -> bool:
         """False if it was dropped before."""
-        if self.held.get(piece.first) is not piece:
-            return False
+        is_held = False
         for number in range(piece.first, piece.end):
-            del self.held[number]
-        self.set_state(piece.first, piece.end, MISSING)
-        return True
+            if self.held.get(number) is piece:
+                if self.blocks[number] == HELD:
+                    is_held = True
+                    self.blocks[number] = MISSING  # first: see `hold`
+                self.held.pop(number, None)
+        return is_held
 
     def drop_used_up(self, start: int, stop: int) -> list[HeldPiece]:
         """Drop the pieces in bytes [start, stop) that were read to their end; return them."""
@@ -93,4 +98,6 @@ class KeptBlocks:
             for piece in dict.fromkeys(self.held.values())
             if piece.is_used_up and start <= piece.position and piece.stop <= stop
         ]
-        return [piece for piece in inside if self.drop(piece)]
+        for piece in inside:
+            self.drop(piece)
+        return inside

@@ -26,7 +26,7 @@ from typing import Final, Protocol
 from cordwood.archive.block_sums import check_blocks
 from cordwood.archive.fetch_threads import FetchThreads
 from cordwood.archive.held_pieces import HeldPiece, read_held
-from cordwood.archive.kept_blocks import COMING, HELD, HERE, MISSING, QUEUED, KeptBlocks
+from cordwood.archive.kept_blocks import COMING, HERE, MISSING, QUEUED, KeptBlocks
 from cordwood.archive.object_port import PIECE_BYTES, ObjectStore
 from cordwood.archive.read_streams import ReadStreams, ahead_of
 from cordwood.archive.segment_cache import SegmentCache
@@ -311,7 +311,6 @@ class RangedFile:
             if room:
                 piece = HeldPiece(self, first, end, position, data)
                 self._cache.note_fetched(size)
-                state = HELD
             else:
                 self._write(kept, file, position, data)
                 state = HERE
@@ -319,8 +318,9 @@ class RangedFile:
             raise StorageError(f"{source.name} is damaged: {error.reason}") from error
         finally:
             with self._changed:
-                kept.set_state(first, end, state)
-                if piece is not None:
+                if piece is None:
+                    kept.set_state(first, end, state)
+                else:
                     kept.hold(piece)
                     self._seen = self._seen or bytearray(self._count)
                     self._seen[first:end] = b"\1" * (end - first)
