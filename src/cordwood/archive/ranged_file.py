@@ -245,7 +245,10 @@ class RangedFile:
                             self._cache.forget(self._path)
                             self.release()
                             continue
-                        kept.file = held
+                        with self._changed:
+                            if self._kept is not kept:
+                                continue  # what we opened may belong to another
+                            kept.file = held
                     file = held
             self._when_opened()
             return kept, file
