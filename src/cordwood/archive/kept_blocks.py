@@ -19,6 +19,17 @@ HERE: Final = 3
 HELD: Final = 4
 
 
+class Claim:
+    """The blocks that one thread fetches, or writes to the file. Owned by that thread."""
+
+    __slots__ = ("end", "first", "is_open")
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.end = 0
+        self.is_open = False
+
+
 class KeptBlocks:
     """A local file with some of the blocks. Owned by a `RangedFile`, whose lock guards it.
 
@@ -61,6 +72,19 @@ class KeptBlocks:
         while stop < end and self.blocks[stop] == state:
             stop += 1
         return stop
+
+    def claim(self, claim: Claim, first: int, end: int) -> None:
+        # The state comes last: no block may be `COMING` of which no claim knows.
+        claim.first = first
+        claim.end = end
+        claim.is_open = True
+        self.set_state(first, end, COMING)
+
+    def give_up(self, claim: Claim) -> None:
+        """Those of the blocks that did not come are missing."""
+        first, end = claim.first, claim.end
+        self.blocks[first:end] = self.blocks[first:end].replace(bytes([COMING]), bytes([MISSING]))
+        claim.is_open = False
 
     def unqueue(self, first: int, end: int) -> None:
         """Nobody will fetch those of the blocks that are queued."""
