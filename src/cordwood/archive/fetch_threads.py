@@ -95,14 +95,7 @@ class FetchThreads:
                 task.run()
             except Exception:
                 logger.exception("fetching ahead failed")
-        self._tidy()
-
-    def _tidy(self) -> None:
-        """Drop the pieces that nobody came for; once this is closed, nobody will."""
-        if self._is_closed:
-            self.memory.drop_idle(0)
-        else:
-            self.memory.drop_idle()
+        self.memory.drop_idle()
 
     def _next(self, place: _Place) -> FetchTask | None:
         """The next task; None if this thread shall end."""
@@ -126,7 +119,7 @@ class FetchThreads:
             self._changed.notify_all()
         for task in cancelled:
             task.cancel()
-        self._tidy()  # and so does each thread when it ends
+        self.memory.close()
         deadline_s = time.monotonic() + timeout_s
         for thread in threads:
             thread.join(max(deadline_s - time.monotonic(), 0))

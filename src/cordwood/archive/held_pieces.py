@@ -16,6 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
+from weakref import WeakSet
 
 from cordwood.quantities import MIB
 from cordwood.storage.files import File
@@ -61,73 +62,100 @@ class HeldPiece:
         self.used_s = time.monotonic()
 
 
+class Room:
+    """Room for a piece that is being fetched. It is free again when nobody has this object."""
+
+    __slots__ = ("__weakref__", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
 class PieceMemory:
-    """The pieces of one store. Any thread may use it."""
+    """The pieces of one store. Any thread may use it.
+
+    Its size is counted anew each time. A counter could be wrong for good after an interrupt.
+    """
 
     def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._lock = threading.Lock()
-        self._size = 0  # of pieces, and of room for pieces that are being fetched
+        self._rooms: WeakSet[Room] = WeakSet()
         self._pieces: OrderedDict[HeldPiece, None] = OrderedDict()  # the oldest first
+        self._is_closed = False
 
     @property
     def size_bytes(self) -> int:
-        return self._size
-
-    def reserve(self, size: int) -> bool:
-        """Room for a piece; False if there is none. Pieces that nobody needs make room."""
+        """Of pieces, and of room for pieces that are being fetched."""
         with self._lock:
-            dropped = self._unneeded(self._size + size - self._bytes_max, idle_s=_IDLE_S)
-            has_room = self._size + size <= self._bytes_max
-            if has_room:
-                self._size += size
-        _drop(dropped)
-        return has_room
+            return self._size()
 
-    def give_back(self, size: int) -> None:
-        """The room is not needed after all."""
-        with self._lock:
-            self._size -= size
+    def _size(self) -> int:
+        rooms = sum(room.size for room in self._rooms)
+        return rooms + sum(len(piece.data) for piece in self._pieces)
 
-    def add(self, piece: HeldPiece) -> None:
-        """A piece for which there is room."""
+    def reserve(self, room: Room) -> bool:
+        """Whether there is room for a piece. Pieces that nobody needs make room.
+
+        The caller ends with `add` or `give_back`.
+        """
         with self._lock:
+            unneeded = self._unneeded(self._size() + room.size - self._bytes_max, idle_s=_IDLE_S)
+        self._drop(unneeded)
+        with self._lock:
+            if self._is_closed or self._size() + room.size > self._bytes_max:
+                return False
+            self._rooms.add(room)
+            return True
+
+    def give_back(self, room: Room) -> None:
+        """The room is not needed after all, or has its piece. Can be called twice."""
+        with self._lock:
+            self._rooms.discard(room)
+
+    def add(self, piece: HeldPiece, room: Room) -> bool:
+        """A piece for which there is room. False if this is closed: the owner drops it."""
+        with self._lock:
+            if self._is_closed:
+                return False
             self._pieces[piece] = None
+            self._rooms.discard(room)
+            return True
 
     def remove(self, pieces: Iterable[HeldPiece]) -> None:
         """The owner dropped these."""
         with self._lock:
             for piece in pieces:
-                if piece in self._pieces:
-                    del self._pieces[piece]
-                    self._size -= len(piece.data)
+                self._pieces.pop(piece, None)
 
     def drop_idle(self, idle_s: float = _IDLE_S) -> None:
         """Drop the pieces that nobody came for."""
         with self._lock:
-            dropped = self._unneeded(self._size, idle_s=idle_s)
-        _drop(dropped)
+            unneeded = self._unneeded(self._size(), idle_s=idle_s)
+        self._drop(unneeded)
+
+    def close(self) -> None:
+        """Drop all pieces, and take no more."""
+        with self._lock:
+            self._is_closed = True
+        self.drop_idle(0)
 
     def _unneeded(self, size: int, *, idle_s: float) -> list[HeldPiece]:
-        """Take out pieces of at least `size` bytes together, or as many as there are."""
+        """Pieces of at least `size` bytes together, or as many as there are."""
         now_s = time.monotonic()
-        taken: list[HeldPiece] = []
-        if size <= 0:
-            return taken
-        for piece in list(self._pieces):
+        found: list[HeldPiece] = []
+        for piece in self._pieces:
             if size <= 0:
                 break
             if piece.is_used_up or now_s - piece.used_s >= idle_s:
-                del self._pieces[piece]
-                self._size -= len(piece.data)
                 size -= len(piece.data)
-                taken.append(piece)
-        return taken
+                found.append(piece)
+        return found
 
-
-def _drop(pieces: Iterable[HeldPiece]) -> None:
-    for piece in pieces:
-        piece.owner.drop_held(piece)
+    def _drop(self, pieces: list[HeldPiece]) -> None:
+        for piece in pieces:
+            piece.owner.drop_held(piece)
+        self.remove(pieces)
 
 
 def read_held(file: File, pieces: Sequence[HeldPiece], position: int, buffer: memoryview) -> int:

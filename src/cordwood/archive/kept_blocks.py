@@ -19,10 +19,22 @@ HERE: Final = 3
 HELD: Final = 4
 
 
+class Claim:
+    """The blocks that one thread fetches, or writes to the file. Owned by that thread."""
+
+    __slots__ = ("end", "first", "is_open")
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.end = 0
+        self.is_open = False
+
+
 class KeptBlocks:
     """A local file with some of the blocks. Owned by a `RangedFile`, whose lock guards it.
 
-    `blocks` has one state for each block; `held` has the piece of each block that is `HELD`.
+    `blocks` has one state for each block; `held` has the piece of each block that is `HELD`,
+    and after an interrupt maybe pieces of other blocks, which nobody reads.
     """
 
     __slots__ = ("blocks", "file", "held", "is_removed")
@@ -61,6 +73,19 @@ class KeptBlocks:
             stop += 1
         return stop
 
+    def claim(self, claim: Claim, first: int, end: int) -> None:
+        # The state comes last: no block may be `COMING` of which no claim knows.
+        claim.first = first
+        claim.end = end
+        claim.is_open = True
+        self.set_state(first, end, COMING)
+
+    def give_up(self, claim: Claim) -> None:
+        """Those of the blocks that did not come are missing."""
+        first, end = claim.first, claim.end
+        self.blocks[first:end] = self.blocks[first:end].replace(bytes([COMING]), bytes([MISSING]))
+        claim.is_open = False
+
     def unqueue(self, first: int, end: int) -> None:
         """Nobody will fetch those of the blocks that are queued."""
         self.blocks[first:end] = self.blocks[first:end].replace(bytes([QUEUED]), bytes([MISSING]))
@@ -68,23 +93,27 @@ class KeptBlocks:
     # --- in memory ---------------------------------------------------------------------------
 
     def hold(self, piece: HeldPiece) -> None:
-        self.set_state(piece.first, piece.end, HELD)
+        # The state comes last: an interrupt must not leave a `HELD` block without its piece.
         self.held.update(dict.fromkeys(range(piece.first, piece.end), piece))
+        self.set_state(piece.first, piece.end, HELD)
 
     def pieces(self, first: int, end: int) -> list[HeldPiece]:
         """The pieces in memory that have some of the blocks [first, end), in order."""
         if not self.held:
             return []
-        return list(dict.fromkeys(self.held[n] for n in range(first, end) if n in self.held))
+        held = [n for n in range(first, end) if self.blocks[n] == HELD]
+        return list(dict.fromkeys(self.held[n] for n in held))
 
     def drop(self, piece: HeldPiece) -> bool:
         """False if it was dropped before."""
-        if self.held.get(piece.first) is not piece:
-            return False
+        is_held = False
         for number in range(piece.first, piece.end):
-            del self.held[number]
-        self.set_state(piece.first, piece.end, MISSING)
-        return True
+            if self.held.get(number) is piece:
+                if self.blocks[number] == HELD:
+                    is_held = True
+                    self.blocks[number] = MISSING  # first: see `hold`
+                self.held.pop(number, None)
+        return is_held
 
     def drop_used_up(self, start: int, stop: int) -> list[HeldPiece]:
         """Drop the pieces in bytes [start, stop) that were read to their end; return them."""
@@ -93,4 +122,6 @@ class KeptBlocks:
             for piece in dict.fromkeys(self.held.values())
             if piece.is_used_up and start <= piece.position and piece.stop <= stop
         ]
-        return [piece for piece in inside if self.drop(piece)]
+        for piece in inside:
+            self.drop(piece)
+        return inside

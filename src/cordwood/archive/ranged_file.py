@@ -13,7 +13,7 @@ returned:
   not in the file. It is dropped when that reader is past it. Several readers in order share the
   file, and who needs a file gets what is in memory written there.
 
-Locks: `_changed` is taken after the cache's, and never while the cache is called, because the cache
+Locks: `_lock` is taken after the cache's, and never while the cache is called, because the cache
 calls `release` with its own lock held. Only the lock of `PieceMemory` is taken after it.
 """
 
@@ -25,8 +25,8 @@ from typing import Final, Protocol
 
 from cordwood.archive.block_sums import check_blocks
 from cordwood.archive.fetch_threads import FetchThreads
-from cordwood.archive.held_pieces import HeldPiece, read_held
-from cordwood.archive.kept_blocks import COMING, HELD, HERE, MISSING, QUEUED, KeptBlocks
+from cordwood.archive.held_pieces import HeldPiece, Room, read_held
+from cordwood.archive.kept_blocks import HERE, MISSING, QUEUED, Claim, KeptBlocks
 from cordwood.archive.object_port import PIECE_BYTES, ObjectStore
 from cordwood.archive.read_streams import ReadStreams, ahead_of
 from cordwood.archive.segment_cache import SegmentCache
@@ -92,7 +92,9 @@ class RangedFile:
         self._when_opened = when_opened
         self._following = following
         self._opening = threading.Lock()
-        self._changed = threading.Condition()
+        # Taken as it is: a signal can interrupt the `__enter__` of a condition with the lock held.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._kept: KeptBlocks | None = None
         self._seen = bytearray()  # 1: the block was in memory once; empty if none was
         self._ahead_max = min(AHEAD_BYTES, cache.bytes_max // 4)
@@ -148,7 +150,7 @@ class RangedFile:
 
     def close(self) -> None:
         """Close the local file until the next read; running reads keep it open."""
-        with self._changed:
+        with self._lock:
             if self._kept is not None:
                 self._kept.file = None
 
@@ -168,7 +170,7 @@ class RangedFile:
         kept, file = self._open()
         end = min(position + size, self._source.size)
         first, last = self._blocks(position, end)
-        with self._changed:
+        with self._lock:
             run = self._streams.note(position, end)
             is_alone = self._streams.is_one
         may_hold = is_alone and not into_file
@@ -187,13 +189,13 @@ class RangedFile:
 
     def _note_read(self, pieces: list[HeldPiece], end: int) -> None:
         if pieces:
-            with self._changed:
+            with self._lock:
                 for piece in pieces:
                     piece.note_read(end)
 
     def _leave_behind(self, start: int, position: int) -> None:
         """The only reader in order came from `start` to `position`: drop what is behind it."""
-        with self._changed:
+        with self._lock:
             kept = self._kept
             left = [] if kept is None else kept.drop_used_up(start, position)
         if left:
@@ -201,19 +203,19 @@ class RangedFile:
 
     def drop_held(self, piece: HeldPiece) -> None:
         """The memory needs the room: see `PieceOwner`."""
-        with self._changed:
+        with self._lock:
             if self._kept is not None:
                 self._kept.drop(piece)
 
     def expect(self, position: int, end: int) -> None:
         """Who reads at `position` will go on to `end`: fetch that at once."""
         if end - position > _NEAR_BYTES:
-            with self._changed:
+            with self._lock:
                 self._expected.append((position, end))
 
     def release(self) -> None:
         """The cache removes the parts that are here: see `Holder`."""
-        with self._changed:
+        with self._lock:
             kept, self._kept = self._kept, None
             if kept is not None:
                 self._end(kept)
@@ -221,7 +223,10 @@ class RangedFile:
     def _end(self, kept: KeptBlocks) -> None:
         """No reader will begin with this file any more."""
         kept.is_removed = True
-        self._threads.memory.remove(kept.pieces(0, self._count))
+        pieces = kept.pieces(0, self._count)
+        for piece in pieces:
+            kept.drop(piece)
+        self._threads.memory.remove(pieces)
 
     def _blocks(self, position: int, end: int) -> tuple[int, int]:
         return position // self._block_bytes, -(-end // self._block_bytes)
@@ -233,7 +238,7 @@ class RangedFile:
                 if kept is None:
                     file = self._cache.admit(self._path, self)
                     kept = KeptBlocks(self._count, file)
-                    with self._changed:
+                    with self._lock:
                         self._kept = kept
                 else:
                     held = kept.file
@@ -245,7 +250,10 @@ class RangedFile:
                             self._cache.forget(self._path)
                             self.release()
                             continue
-                        kept.file = held
+                        with self._lock:
+                            if self._kept is not kept:
+                                continue  # what we opened may belong to another
+                            kept.file = held
                     file = held
             self._when_opened()
             return kept, file
@@ -259,21 +267,25 @@ class RangedFile:
         Those that are not in the file are in the pieces.
         """
         while True:
-            with self._changed:
-                if kept.are_ready(first, last):
-                    return kept.pieces(first, last)
-                runs = self._claim(kept, first, last, position)
-                if not runs:
-                    self._changed.wait()  # another thread fetches the rest
-                    continue
-            for run in runs[1:]:
-                self._offer(kept, file, *run, may_hold=may_hold)
-            self._fetch(kept, file, *runs[0], may_hold=may_hold)
+            claim = Claim()
+            try:
+                with self._lock:
+                    if kept.are_ready(first, last):
+                        return kept.pieces(first, last)
+                    others = self._claim(kept, claim, first, last, position)
+                    if not claim.is_open:
+                        self._changed.wait()  # another thread fetches the rest
+                        continue
+                for run in others:
+                    self._offer(kept, file, *run, may_hold=may_hold)
+                self._fetch(kept, file, claim, may_hold=may_hold)
+            finally:
+                self._give_up(kept, claim)
 
     def _claim(
-        self, kept: KeptBlocks, first: int, last: int, position: int
+        self, kept: KeptBlocks, claim: Claim, first: int, last: int, position: int
     ) -> list[tuple[int, int]]:
-        """Runs of blocks to fetch: the first is ours to fetch, the others are to be offered."""
+        """Claim the first run of blocks to fetch; return the others, which are to be offered."""
         runs = kept.runs(first, last, QUEUED, self._piece)
         if not runs:
             return []
@@ -285,55 +297,63 @@ class RangedFile:
             wanted = min(-(-probable // self._block_bytes), self._count, start + self._piece)
             while end < wanted and kept.blocks[end] <= QUEUED:
                 end += 1
-        kept.set_state(start, end, COMING)
+        kept.claim(claim, start, end)
         fresh = [run for run in runs[1:] if kept.blocks.find(MISSING, *run) >= 0]
         for run in fresh:
             kept.set_state(*run, QUEUED)
-        return [(start, end), *fresh]
+        return fresh
+
+    def _give_up(self, kept: KeptBlocks, claim: Claim) -> None:
+        """Somebody else may try, unless the blocks came."""
+        if claim.is_open:
+            with self._lock:
+                kept.give_up(claim)
+                self._changed.notify_all()
 
     @property
     def _piece(self) -> int:
         return max(PIECE_BYTES // self._block_bytes, 1)
 
-    def _fetch(self, kept: KeptBlocks, file: File, first: int, end: int, *, may_hold: bool) -> None:
-        """Fetch blocks that are `COMING`, all or none of them, into memory or into the file."""
-        source, state = self._source, MISSING
+    def _fetch(self, kept: KeptBlocks, file: File, claim: Claim, *, may_hold: bool) -> None:
+        """Fetch the claimed blocks, all or none of them, into memory or into the file."""
+        source, first, end = self._source, claim.first, claim.end
         position = first * self._block_bytes
         size = min(end * self._block_bytes, source.size) - position
-        room = 0  # for the piece, until it is there
-        piece: HeldPiece | None = None
+        memory, room = self._threads.memory, Room(size)
         try:
-            if may_hold and self._may_hold(first, end, size):
-                room = size
+            # What was in memory before goes to the file.
+            may_hold = may_hold and self._seen.find(1, first, end) < 0 and memory.reserve(room)
             sums = source.sums(first, end)
             data = source.objects.get_range(source.key, position, size, whole=source.size)
             check_blocks(data, sums, self._block_bytes)
-            if room:
-                piece = HeldPiece(self, first, end, position, data)
+            if may_hold:
                 self._cache.note_fetched(size)
-                state = HELD
+                self._hold(kept, claim, HeldPiece(self, first, end, position, data), room)
             else:
                 self._write(kept, file, position, data)
-                state = HERE
+                self._settle(kept, claim)
         except FormatError as error:
             raise StorageError(f"{source.name} is damaged: {error.reason}") from error
         finally:
-            with self._changed:
-                kept.set_state(first, end, state)
-                if piece is not None:
-                    kept.hold(piece)
-                    self._seen = self._seen or bytearray(self._count)
-                    self._seen[first:end] = b"\1" * (end - first)
-                    if not kept.is_removed:
-                        self._threads.memory.add(piece)
-                        room = 0
-                self._changed.notify_all()
-            if room:
-                self._threads.memory.give_back(room)
+            memory.give_back(room)
 
-    def _may_hold(self, first: int, end: int, size: int) -> bool:
-        """Whether there is room for these blocks in memory, where they were not before."""
-        return self._seen.find(1, first, end) < 0 and self._threads.memory.reserve(size)
+    def _hold(self, kept: KeptBlocks, claim: Claim, piece: HeldPiece, room: Room) -> None:
+        """Keep a piece in memory. Nobody counts it if its file was removed: see `_end`."""
+        with self._lock:
+            kept.hold(piece)
+            if not kept.is_removed:
+                self._threads.memory.add(piece, room)
+            self._seen = self._seen or bytearray(self._count)
+            self._seen[piece.first : piece.end] = b"\1" * (piece.end - piece.first)
+            self._changed.notify_all()
+            claim.is_open = False
+
+    def _settle(self, kept: KeptBlocks, claim: Claim) -> None:
+        """The claimed blocks are in the file."""
+        with self._lock:
+            kept.set_state(claim.first, claim.end, HERE)
+            self._changed.notify_all()
+            claim.is_open = False
 
     def _write(self, kept: KeptBlocks, file: File, position: int, data: bytes) -> None:
         """Write verified bytes to the file, and count them in the cache."""
@@ -350,23 +370,21 @@ class RangedFile:
     def _write_held(self, kept: KeptBlocks, file: File, pieces: list[HeldPiece]) -> None:
         """Somebody needs a file: write what is in memory to it."""
         for piece in pieces:
-            with self._changed:
-                if not kept.drop(piece):
-                    continue
-                kept.set_state(piece.first, piece.end, COMING)
-            state = MISSING
+            claim = Claim()
             try:
+                with self._lock:
+                    if not kept.drop(piece):
+                        continue
+                    kept.claim(claim, piece.first, piece.end)
                 self._write(kept, file, piece.position, piece.data)
-                state = HERE
+                self._settle(kept, claim)
             finally:
-                with self._changed:
-                    kept.set_state(piece.first, piece.end, state)
-                    self._changed.notify_all()
+                self._give_up(kept, claim)
                 self._threads.memory.remove([piece])
 
     def _forget(self, kept: KeptBlocks) -> None:
         """The cache does not count this file: the next reader begins another one."""
-        with self._changed:
+        with self._lock:
             if self._kept is kept:
                 self._kept = None
             self._end(kept)
@@ -389,7 +407,7 @@ class RangedFile:
             following = here._following()
             if following is None:
                 return
-            with following._changed:
+            with following._lock:
                 following._streams.expect(run)
                 may_hold = may_hold and following._streams.is_one
             if not left:
@@ -409,7 +427,7 @@ class RangedFile:
         end = -(-(position + size) // self._block_bytes)
         if size >= PIECE_BYTES:
             end = -(-end // self._piece) * self._piece  # whole pieces: fewer requests
-        with self._changed:
+        with self._lock:
             runs = kept.runs(first, min(end, self._count), MISSING, self._piece)
             for run in runs:
                 kept.set_state(*run, QUEUED)
@@ -429,25 +447,26 @@ class RangedFile:
     ) -> None:
         """Fetch those of the blocks that are still queued. In a thread of `FetchThreads`."""
         while True:
-            with self._changed:
-                queued = kept.blocks.find(QUEUED, first, end)
-                if queued < 0:
-                    return
-                if kept.is_removed:
-                    self._unqueue(kept, first, end)
-                    return
-                stop = kept.end_of_run(queued, end)
-                kept.set_state(queued, stop, COMING)
+            claim = Claim()
             try:
-                self._fetch(kept, file, queued, stop, may_hold=may_hold)
+                with self._lock:
+                    queued = kept.blocks.find(QUEUED, first, end)
+                    if queued < 0:
+                        return
+                    if kept.is_removed:
+                        self._unqueue(kept, first, end)
+                        return
+                    kept.claim(claim, queued, kept.end_of_run(queued, end))
+                self._fetch(kept, file, claim, may_hold=may_hold)
             except (OSError, StorageError):
                 return  # whoever reads these blocks tries again, and is told what is wrong
             finally:
-                if kept.blocks[queued] < HERE:
+                if claim.is_open:
+                    self._give_up(kept, claim)
                     self.cancel_ahead(kept, first, end)
 
     def cancel_ahead(self, kept: KeptBlocks, first: int, end: int) -> None:
-        with self._changed:
+        with self._lock:
             self._unqueue(kept, first, end)
 
     def _unqueue(self, kept: KeptBlocks, first: int, end: int) -> None:

@@ -123,11 +123,20 @@ class SegmentCache:
     # --- files that are filled in parts -------------------------------------------------------
 
     def admit(self, path: str, holder: Holder) -> File:
-        """Begin an empty file of which parts will be written; see `grow`."""
+        """Begin an empty file of which parts will be written; see `grow`.
+
+        A file that is there is removed. Who has it open goes on with it.
+        """
         with self._changed:
             self._prepare()
+            known = self._entries.pop(path, None)
+            if known is not None:
+                self._size -= known.size
+                self._remove(path, known)
             self._fs.make_directory(os.path.dirname(path))
-            file = self._fs.create(path, exclusive=False)
+            with suppress(FileNotFoundError):
+                self._fs.remove(path)
+            file = self._fs.create(path, exclusive=True)
             self._entries[path] = _Entry(0, ref(holder), is_ready=True)
             self._entries.move_to_end(path)
             return file

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.archive.held_pieces import HeldPiece, PieceMemory
+from cordwood.archive.fetch_threads import FetchThreads
+from cordwood.archive.held_pieces import HeldPiece, PieceMemory, Room
+from cordwood.archive.kept_blocks import COMING
 from cordwood.errors import StorageError
 from cordwood.quantities import KIB, MIB
+from fakes.interrupter import interrupt
 from fakes.ranged_bench import RangedBench
 
 SIZE = 24 * MIB + 1234
@@ -126,7 +129,8 @@ def test_closed_threads_keep_nothing_in_memory(bench: RangedBench) -> None:
 
 
 def test_without_room_in_memory_a_scan_goes_through_the_cache(bench: RangedBench) -> None:
-    assert bench.threads.memory.reserve(64 * MIB)
+    room = Room(64 * MIB)
+    assert bench.threads.memory.reserve(room)
 
     scan(bench, 1)
 
@@ -187,9 +191,10 @@ def test_readers_in_order_and_at_random_and_of_files_see_only_what_was_archived(
 
 
 def piece(owner: Owner, memory: PieceMemory, size: int = 40) -> HeldPiece:
-    assert memory.reserve(size)
+    room = Room(size)
+    assert memory.reserve(room)
     held = HeldPiece(owner, 0, 1, 0, bytes(size))
-    memory.add(held)
+    assert memory.add(held, room)
     return held
 
 
@@ -199,7 +204,7 @@ def test_the_memory_has_a_limit() -> None:
     piece(owner, memory)
     piece(owner, memory)
 
-    assert not memory.reserve(40)
+    assert not memory.reserve(Room(40))
     assert (memory.size_bytes, owner.dropped) == (80, [])
 
 
@@ -210,7 +215,8 @@ def test_pieces_that_were_read_to_their_end_make_room() -> None:
     first.note_read(39)
     second.note_read(40)
 
-    assert memory.reserve(40)
+    room = Room(40)
+    assert memory.reserve(room)
     assert (memory.size_bytes, owner.dropped) == (80, [second])
 
 
@@ -235,3 +241,66 @@ def test_a_piece_is_removed_once() -> None:
     memory.remove([held])
 
     assert memory.size_bytes == 0
+
+
+def test_a_closed_memory_takes_nothing() -> None:
+    memory = PieceMemory(100)
+    owner = Owner()
+    held, room = piece(owner, memory), Room(40)
+    assert memory.reserve(room)
+
+    memory.close()
+
+    assert owner.dropped == [held]
+    assert not memory.reserve(Room(40))
+    assert not memory.add(HeldPiece(owner, 0, 1, 0, bytes(40)), room)
+    memory.give_back(room)
+    assert memory.size_bytes == 0
+
+
+def test_room_that_nobody_gave_back_is_free_again() -> None:
+    memory = PieceMemory(100)
+
+    assert memory.reserve(Room(100))
+
+    assert memory.size_bytes == 0
+
+
+def test_pieces_of_a_removed_file_do_not_stay_in_memory(bench: RangedBench) -> None:
+    scan(bench, 0, end=6 * MIB)
+    kept = bench.files[0]._kept
+    assert kept is not None
+    assert kept.held
+
+    bench.files[0].release()
+
+    assert kept.held == {}
+
+
+# --- interrupts -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["read_at", "holding"])
+def test_after_an_interrupt_all_is_read_and_no_memory_is_lost(tmp_path: Path, way: str) -> None:
+    step, size = 256 * KIB, 2 * MIB
+    where: str | None = ""
+    place = 0
+    bench = RangedBench(tmp_path, [size])
+    while where is not None:
+        place += 1
+        bench.threads = FetchThreads(threads_max=0)  # the reader fetches by itself
+        bench.use(bench.failing)
+        file, content = bench.files[0], bench.contents[0]
+        for at in range(0, MIB + step, step):
+            file.read_at(at, step)
+        start = MIB + step if way == "read_at" else MIB
+
+        where = interrupt(lambda: getattr(file, way)(start, step), place)  # noqa: B023
+
+        assert COMING not in (file._kept.blocks if file._kept else b""), where
+        for at in range(0, size, step):
+            assert file.read_at(at, step) == content[at : at + step], where
+        bench.threads.close()
+        assert bench.threads.memory.size_bytes == 0, where
+    bench.close()
+    assert place > 100

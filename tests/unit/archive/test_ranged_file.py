@@ -318,3 +318,31 @@ def test_closing_in_the_middle_of_a_scan_leaves_a_file_that_can_be_read(tmp_path
         scan(bench)
         assert own.names == []
     bench.close()
+
+
+def test_a_second_file_with_the_same_path_takes_nothing_from_the_first(bench: RangedBench) -> None:
+    old, content = bench.files[0], bench.contents[0]
+    size = len(content)
+    old.holding(0, size)
+    running = old.holding(0, size)
+    bench.use(bench.failing)
+
+    assert bench.files[0].read_at(size - 100, 100) == content[-100:]
+
+    assert running.read_at(0, size) == content
+    assert bench.cache.size_bytes < size, "the first file is not counted any more"
+    assert old.read_at(0, size) == content
+    assert bench.files[0].read_at(0, size) == content
+    assert bench.cache.size_bytes <= size
+
+
+def test_a_closed_file_does_not_open_the_file_of_another(bench: RangedBench) -> None:
+    old, content = bench.files[0], bench.contents[0]
+    size = len(content)
+    old.holding(0, size)
+    old.close()
+    bench.use(bench.failing)
+
+    bench.files[0].read_at(size - 100, 100)
+
+    assert old.read_at(0, size) == content
