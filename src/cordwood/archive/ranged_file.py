@@ -280,7 +280,10 @@ class RangedFile:
                     self._offer(kept, file, *run, may_hold=may_hold)
                 self._fetch(kept, file, claim, may_hold=may_hold)
             finally:
-                self._give_up(kept, claim)
+                try:
+                    self._give_up(kept, claim)
+                finally:  # an interrupt may have come before
+                    self._give_up(kept, claim)
 
     def _claim(
         self, kept: KeptBlocks, claim: Claim, first: int, last: int, position: int
@@ -379,7 +382,10 @@ class RangedFile:
                 self._write(kept, file, piece.position, piece.data)
                 self._settle(kept, claim)
             finally:
-                self._give_up(kept, claim)
+                try:
+                    self._give_up(kept, claim)
+                finally:  # an interrupt may have come before
+                    self._give_up(kept, claim)
                 self._threads.memory.remove([piece])
 
     def _forget(self, kept: KeptBlocks) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -304,3 +305,26 @@ def test_after_an_interrupt_all_is_read_and_no_memory_is_lost(tmp_path: Path, wa
         assert bench.threads.memory.size_bytes == 0, where
     bench.close()
     assert place > 100
+
+
+def test_an_interrupt_after_a_failed_fetch_leaves_no_reader_waiting(tmp_path: Path) -> None:
+    bench = RangedBench(tmp_path, [MIB])
+    where: str | None = ""
+    place = 0
+    while where is not None:
+        place += 1
+        bench.heal()
+        bench.use(bench.failing)
+        file = bench.files[0]
+        file.read_at(0, KIB)
+        bench.damage(0, bytes(MIB))
+
+        def read() -> None:
+            with suppress(StorageError):
+                file.read_at(MIB // 2, KIB)  # noqa: B023
+
+        where = interrupt(read, place)
+
+        assert COMING not in (file._kept.blocks if file._kept else b""), where
+    bench.close()
+    assert place > 50
