@@ -55,7 +55,8 @@ class FetchThreads:
     def __init__(self, threads_max: int = THREADS_MAX) -> None:
         self.memory = PieceMemory()
         self._threads_max = threads_max
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # an interrupt in `with condition:` would leave it taken
+        self._changed = threading.Condition(self._lock)
         self._places: dict[str, _Place] = {}
         self._is_closed = False
 
@@ -64,7 +65,7 @@ class FetchThreads:
 
         False if there is too much to do, or no thread to do it: then it does not run.
         """
-        with self._changed:
+        with self._lock:
             if self._is_closed:
                 return False
             place = self._places.setdefault(objects.url, _Place())
@@ -99,7 +100,7 @@ class FetchThreads:
 
     def _next(self, place: _Place) -> FetchTask | None:
         """The next task; None if this thread shall end."""
-        with self._changed:
+        with self._lock:
             place.idle += 1
             self._changed.wait_for(lambda: place.queue or self._is_closed, _IDLE_S)
             place.idle -= 1
@@ -110,7 +111,7 @@ class FetchThreads:
 
     def close(self, timeout_s: float = 0.0) -> None:
         """Cancel what did not begin; wait for at most `timeout_s` for what did."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             cancelled = [task for place in self._places.values() for task in place.queue]
             threads = [thread for place in self._places.values() for thread in place.threads]

@@ -66,7 +66,8 @@ class SegmentCache:
         self.bytes_max = bytes_max
         self.fetched_bytes = 0
         self._fs = fs
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # an interrupt in `with condition:` would leave it taken
+        self._changed = threading.Condition(self._lock)
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._size = 0
         self._is_prepared = False
@@ -74,7 +75,7 @@ class SegmentCache:
 
     @property
     def directory(self) -> str:
-        with self._changed:
+        with self._lock:
             if self._directory is None:
                 self._directory = tempfile.mkdtemp(prefix="cordwood-archive-")
             return self._directory
@@ -86,7 +87,7 @@ class SegmentCache:
 
     def touch(self, path: str) -> None:
         """The file was used: remove it later."""
-        with self._changed:
+        with self._lock:
             if path in self._entries:
                 self._entries.move_to_end(path)
 
@@ -117,7 +118,7 @@ class SegmentCache:
 
     def has(self, path: str) -> bool:
         """Whether the file is here, or being fetched."""
-        with self._changed:
+        with self._lock:
             return path in self._entries
 
     # --- files that are filled in parts -------------------------------------------------------
@@ -127,7 +128,7 @@ class SegmentCache:
 
         A file that is there is removed. Who has it open goes on with it.
         """
-        with self._changed:
+        with self._lock:
             self._prepare()
             known = self._entries.pop(path, None)
             if known is not None:
@@ -143,7 +144,7 @@ class SegmentCache:
 
     def grow(self, path: str, holder: Holder, size: int) -> bool:
         """Make room for `size` more bytes in the file; False if it was removed meanwhile."""
-        with self._changed:
+        with self._lock:
             self.fetched_bytes += size
             entry = self._entries.get(path)
             if entry is None or entry.holder() is not holder:
@@ -156,12 +157,12 @@ class SegmentCache:
 
     def note_fetched(self, size: int) -> None:
         """So many bytes were fetched, and are not in the cache."""
-        with self._changed:
+        with self._lock:
             self.fetched_bytes += size
 
     def _claim(self, path: str, size: int, holder: Holder) -> bool:
         """False if the file is there. If True, there is room for it and the caller fetches it."""
-        with self._changed:
+        with self._lock:
             while (known := self._entries.get(path)) is not None:
                 if known.is_ready:
                     known.holder = ref(holder)
@@ -185,14 +186,14 @@ class SegmentCache:
 
     def forget(self, path: str) -> None:
         """The file is missing although it should be there: fetch it again when asked."""
-        with self._changed:
+        with self._lock:
             entry = self._entries.get(path)
             if entry is not None and entry.is_ready:
                 del self._entries[path]
                 self._size -= entry.size
 
     def _settle(self, path: str, *, is_ready: bool) -> None:
-        with self._changed:
+        with self._lock:
             entry = self._entries.get(path)
             if entry is not None and is_ready:
                 entry.is_ready = True
@@ -224,7 +225,7 @@ class SegmentCache:
         finally:
             with suppress(FileNotFoundError):
                 self._fs.remove(temporary)
-        with self._changed:
+        with self._lock:
             self.fetched_bytes += part.size
 
     def _remove(self, path: str, entry: _Entry) -> None:
@@ -236,7 +237,7 @@ class SegmentCache:
 
     def close(self) -> None:
         """Remove all files. Readers can go on with what they have open, and fetch nothing more."""
-        with self._changed:
+        with self._lock:
             self._entries.clear()
             self._size = 0
             self._is_closed = True
