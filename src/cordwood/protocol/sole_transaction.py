@@ -96,9 +96,10 @@ def find_sole_add(data: memoryview, start: int, end: int) -> SoleAdd | None:
             return None
         partitions = struct.unpack_from(f">{count}i", data, numbers_at)
         transactional_id = str(data[at:id_end], "utf-8")
+        name = bytes(data[name_at : name_at + name_size])
+        name.decode("utf-8")  # the long way refuses other bytes
     except (struct.error, UnicodeDecodeError):
         return None
-    name = bytes(data[name_at : name_at + name_size])
     return SoleAdd(version, correlation_id, transactional_id, producer_id, epoch, name, partitions)
 
 

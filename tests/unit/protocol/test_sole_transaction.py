@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cordwood.errors import FormatError
@@ -87,7 +87,14 @@ def _changed(draw: st.DrawFn, frame: bytes) -> bytes:
     return bytes(data[: len(data) - draw(st.sampled_from([0, 0, 0, 1, 5]))])
 
 
+NAME_IN_NO_ENCODING = bytes.fromhex(
+    "0018 0000 00000007 0006 636c69656e74 0001 30 0000000000000000 0000"
+    "00000001 0002 0080 00000001 00000000"
+)
+
+
 @given(add_frames(), st.binary(max_size=3))
+@example(NAME_IN_NO_ENCODING, b"")
 def test_an_add_that_is_found_is_what_the_long_way_reads(frame: bytes, behind: bytes) -> None:
     found = find_sole_add(memoryview(frame + behind), 0, len(frame))
     if found is None:
