@@ -37,9 +37,10 @@ class KeptBlocks:
     and after an interrupt maybe pieces of other blocks, which nobody reads.
     """
 
-    __slots__ = ("blocks", "file", "held", "is_removed")
+    __slots__ = ("blocks", "file", "held", "is_removed", "token")
 
-    def __init__(self, count: int, file: File) -> None:
+    def __init__(self, count: int, file: File, token: object = None) -> None:
+        self.token = token  # the file's, in the cache
         self.blocks = bytearray(count)
         self.file: File | None = file  # None: closed until it is used again
         self.held: dict[int, HeldPiece] = {}

@@ -236,8 +236,9 @@ class RangedFile:
             with self._opening:
                 kept = self._kept
                 if kept is None:
-                    file = self._cache.admit(self._path, self)
-                    kept = KeptBlocks(self._count, file)
+                    token = object()
+                    file = self._cache.admit(self._path, self, token)
+                    kept = KeptBlocks(self._count, file, token)
                     with self._lock:
                         self._kept = kept
                 else:
@@ -360,14 +361,14 @@ class RangedFile:
 
     def _write(self, kept: KeptBlocks, file: File, position: int, data: bytes) -> None:
         """Write verified bytes to the file, and count them in the cache."""
-        is_counted = self._cache.grow(self._path, self, len(data))
+        is_counted = self._cache.grow(self._path, kept.token, len(data))
         if not is_counted:
             self._forget(kept)
         try:
             write_all(file, position, data)
         except BaseException:
             if is_counted:
-                self._cache.grow(self._path, self, -len(data))
+                self._cache.grow(self._path, kept.token, -len(data))
             raise
 
     def _write_held(self, kept: KeptBlocks, file: File, pieces: list[HeldPiece]) -> None:

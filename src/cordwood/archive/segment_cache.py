@@ -51,6 +51,7 @@ class _Entry:
     size: int
     holder: "ref[Holder]"
     is_ready: bool = False
+    token: object = None  # of who fills the file in parts
 
 
 class SegmentCache:
@@ -123,8 +124,8 @@ class SegmentCache:
 
     # --- files that are filled in parts -------------------------------------------------------
 
-    def admit(self, path: str, holder: Holder) -> File:
-        """Begin an empty file of which parts will be written; see `grow`.
+    def admit(self, path: str, holder: Holder, token: object) -> File:
+        """Begin an empty file of which parts will be written; `grow` needs the same `token`.
 
         A file that is there is removed. Who has it open goes on with it.
         """
@@ -138,16 +139,19 @@ class SegmentCache:
             with suppress(FileNotFoundError):
                 self._fs.remove(path)
             file = self._fs.create(path, exclusive=True)
-            self._entries[path] = _Entry(0, ref(holder), is_ready=True)
+            self._entries[path] = _Entry(0, ref(holder), is_ready=True, token=token)
             self._entries.move_to_end(path)
             return file
 
-    def grow(self, path: str, holder: Holder, size: int) -> bool:
-        """Make room for `size` more bytes in the file; False if it was removed meanwhile."""
+    def grow(self, path: str, token: object, size: int) -> bool:
+        """Make room for `size` more bytes in the file; False if it was removed meanwhile.
+
+        Or if it was removed and began anew, with another token.
+        """
         with self._lock:
             self.fetched_bytes += size
             entry = self._entries.get(path)
-            if entry is None or entry.holder() is not holder:
+            if entry is None or entry.token is not token:
                 return False
             self._make_room(size, kept=path)
             entry.size += size

@@ -125,16 +125,16 @@ def test_a_closed_cache_takes_no_more_files(shelf: Shelf) -> None:
     with pytest.raises(LogClosedError):
         shelf.ensure("a", file)
     with pytest.raises(LogClosedError):
-        shelf.cache.admit("/cache/b", shelf.reader)
+        shelf.cache.admit("/cache/b", shelf.reader, "first")
 
     assert not shelf.fs.exists("/cache")
 
 
 def test_a_file_that_grows_makes_room_and_counts_as_it_grows(shelf: Shelf) -> None:
     shelf.ensure("a", shelf.put("a", 60))
-    shelf.cache.admit("/cache/b", shelf.reader)
+    shelf.cache.admit("/cache/b", shelf.reader, "first")
 
-    grown = [shelf.cache.grow("/cache/b", shelf.reader, 30) for _ in range(2)]
+    grown = [shelf.cache.grow("/cache/b", "first", 30) for _ in range(2)]
 
     assert grown == [True, True]
     assert shelf.held() == ["b"]
@@ -142,15 +142,23 @@ def test_a_file_that_grows_makes_room_and_counts_as_it_grows(shelf: Shelf) -> No
 
 
 def test_a_file_that_was_removed_does_not_grow(shelf: Shelf) -> None:
-    shelf.cache.admit("/cache/b", shelf.reader)
-    shelf.cache.grow("/cache/b", shelf.reader, 50)
+    shelf.cache.admit("/cache/b", shelf.reader, "first")
+    shelf.cache.grow("/cache/b", "first", 50)
 
     shelf.ensure("a", shelf.put("a", 90))
 
-    assert not shelf.cache.grow("/cache/b", shelf.reader, 50)
-    assert not shelf.cache.grow("/cache/a", Reader(), 50)
+    assert not shelf.cache.grow("/cache/b", "first", 50)
+    assert not shelf.cache.grow("/cache/a", "first", 50)
     assert shelf.held() == ["a"]
     assert shelf.cache.size_bytes == 90
+
+
+def test_bytes_of_a_file_that_was_removed_do_not_count_for_its_successor(shelf: Shelf) -> None:
+    shelf.cache.admit("/cache/b", shelf.reader, "first")
+    shelf.cache.admit("/cache/b", shelf.reader, "second")
+
+    assert not shelf.cache.grow("/cache/b", "first", 30)
+    assert shelf.cache.size_bytes == 0
 
 
 def test_what_an_earlier_process_left_is_removed(shelf: Shelf) -> None:
