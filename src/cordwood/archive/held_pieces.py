@@ -2,8 +2,7 @@
 
 They are verified before they come here. What is read once and in order is not written to the disk:
 a scan would write and read again every byte, and would push out of the cache what others read
-again and again. Whoever reads it a second time finds that it was seen, and then it is kept in the
-cache.
+again and again. A second read finds that it was seen before, and keeps it in the cache.
 
 All pieces of a store together have a limit. If it is reached, pieces that were read to their end
 make room, and then pieces that nobody came for; if there are none, the next piece goes to the disk.

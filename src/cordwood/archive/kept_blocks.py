@@ -1,7 +1,7 @@
 """Which blocks of an archived file are here: in a local file, in memory, or on their way.
 
 MISSING  nobody has it
-QUEUED   somebody offered to fetch it; whoever needs it can do so first
+QUEUED   a thread will fetch it; a reader that needs it can fetch it first
 COMING   one thread fetches it, or writes it to the file
 HERE     in the file
 HELD     in memory, not in the file

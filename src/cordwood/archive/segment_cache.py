@@ -146,7 +146,7 @@ class SegmentCache:
     def grow(self, path: str, token: object, size: int) -> bool:
         """Make room for `size` more bytes in the file; False if it was removed meanwhile.
 
-        Or if it was removed and began anew, with another token.
+        Also if it was removed and another file took its place, with another token.
         """
         with self._lock:
             self.fetched_bytes += size
