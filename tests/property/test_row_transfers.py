@@ -101,14 +101,14 @@ def received_by(form: ModuleType, kinds: list[str], sent: list[bytes]) -> list[A
         events = [(client.fd, 5 if client.kind == "masked" else 1) for client in clients]
         buffer, table = bytearray(LIMIT + ROOM), array("q", bytes(2 * 8 * 4))
         found: list[Any] = []
-        first = at = 0
-        while first < len(events):
+        strangers: list[int] = []
+        at = 0
+        while events:
             connections: list[Client] = []
             ends: list[int] = []
             before = at
-            index, at, unusual = form.receive_row(
+            at, unusual, events, others = form.receive_row(
                 events,
-                first,
                 members,
                 buffer,
                 at,
@@ -121,9 +121,9 @@ def received_by(form: ModuleType, kinds: list[str], sent: list[bytes]) -> list[A
             )
             assert [c.last_active_s for c in connections] == [1.5] * len(connections)
             more = sum(result for _, result in unusual if result > 0)
+            strangers += [fd for fd, _ in others]
             found.append(
                 (
-                    index,
                     bytes(buffer[before : at + more]),
                     ends,
                     [client.number for client in connections],
@@ -132,7 +132,7 @@ def received_by(form: ModuleType, kinds: list[str], sent: list[bytes]) -> list[A
             )
             if at > LIMIT:
                 at = 0
-            first = index if index > first else first + 1
+        assert strangers == [c.fd for c in clients if c.kind in ("stranger", "masked")]
         found.append([members[client.fd] is not None for client in clients])
         return found
 
@@ -156,7 +156,7 @@ def test_every_byte_of_a_member_is_received_once_and_in_its_place(
 
     got: dict[int, bytes] = {}
     unusual: dict[int, int] = {}
-    for _, data, ends, numbers, others in calls:
+    for data, ends, numbers, others in calls:
         at = 0
         sizes = [len(sent[number]) for number in numbers]
         for number, size in zip(numbers, sizes, strict=True):

@@ -4,10 +4,10 @@ Why not asyncio: a fetch answers with `sendfile` between two writes, a produce i
 the buffer it was received into, and a broker in a test has to start in milliseconds. All three
 need the readiness of a socket, not a stream or a transport. See docs/decisions.
 
-A turn of the loop: make the call that somebody wants before it waits, wait for sockets, call the
-functions of those that are ready, or receive from several at once that are in the row
-(`row_members`), make the calls that these left for afterwards, run due timers, run the calls that
-other threads asked for, then those that were left for the end of the turn.
+A turn of the loop: make the call that somebody wants before it waits, wait for sockets, receive
+from those that are ready and in the row, all at once (`receive_together`), call the functions of
+the others that are ready, make the calls that these left for afterwards, run due timers, run the
+calls that other threads asked for, then those that were left for the end of the turn.
 Everything but `call_soon` and `stop` belongs to the loop's own thread.
 """
 
@@ -21,7 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from cordwood.broker.net.memory.frame_pool import FramePool
 
@@ -37,9 +37,9 @@ _TIMERS_MIN: Final = 1000
 RECEIVE_BYTES: Final = 256 * 1024  # one receive; a larger frame gets a buffer of its own
 
 ReadyFunction = Callable[[int], None]
-# Gets events and the index of one that is of a connection in the row; receives from that and from
-# those that follow, and returns the index of the first that had no turn. Never raises.
-ReceivesTogether = Callable[[list[tuple[int, int]], int], int]
+Event = tuple[int, int]  # a descriptor, and what it is ready for
+# Receives from all connections in the row that are ready; returns the other events. Never raises.
+ReceivesTogether = Callable[[list[Event]], list[Event]]
 
 
 class Timer:
@@ -70,8 +70,6 @@ class EventLoop:
         # Connections receive into this buffer, and copy what they have to keep.
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.frames = FramePool()
-        # Connections that `receive_together` may receive from, by descriptor; None: it may not.
-        self.row_members: list[Any] = []
         self.receive_together: ReceivesTogether | None = None
         self.before_waiting: Callable[[], None] | None = None  # what is called first in each turn
         self.turn_s = time.monotonic()  # when this turn began; precise enough for most purposes
@@ -136,8 +134,7 @@ class EventLoop:
         """Whether it runs in a thread that was started for it."""
         return self._thread is not None
 
-    def now_s(self) -> float:
-        return time.monotonic()
+    now_s = staticmethod(time.monotonic)
 
     # --- the loop's own thread ---------------------------------------------------------------
 
@@ -192,23 +189,12 @@ class EventLoop:
             self._call(self.before_waiting)
         ready = self._ready
         events = self._poller.wait(self._wait_s())
-        self.ready_count = count = len(events)
-        self.together_count = 0
+        self.ready_count = len(events)
         self.turn_s = time.monotonic()
-        receive_together, members = self.receive_together, self.row_members
-        index = 0
-        while index < count:
-            fd, mask = events[index]
-            if (
-                receive_together is not None
-                and mask == READABLE
-                and fd < len(members)
-                and members[fd] is not None
-            ):
-                first, index = index, receive_together(events, index)
-                self.together_count += index - first
-                continue
-            index += 1
+        if self.receive_together is not None:
+            events = self.receive_together(events)
+        self.together_count = self.ready_count - len(events)
+        for fd, mask in events:
             function = ready.get(fd)
             if function is None:
                 continue  # closed by a callback earlier in this turn
@@ -246,7 +232,11 @@ class EventLoop:
 
     def _run_all(self, calls: deque[Callable[[], None]]) -> None:
         for _ in range(len(calls)):  # calls that these add run in the next turn, after the sockets
-            self._call(calls.popleft())
+            function = calls.popleft()
+            try:  # as `_call`, which would be one more call for each
+                function()
+            except Exception:
+                logger.exception("%s: a callback failed", self.name)
 
     def _call(self, function: Callable[[], None]) -> None:
         try:
@@ -280,7 +270,7 @@ class _Poller:
     def unregister(self, fd: int) -> None:
         raise NotImplementedError
 
-    def wait(self, timeout_s: float) -> list[tuple[int, int]]:
+    def wait(self, timeout_s: float) -> list[Event]:
         raise NotImplementedError
 
     def close(self) -> None:
@@ -303,7 +293,7 @@ class _EpollPoller(_Poller):
         with contextlib.suppress(OSError):
             self._epoll.unregister(fd)
 
-    def wait(self, timeout_s: float) -> list[tuple[int, int]]:
+    def wait(self, timeout_s: float) -> list[Event]:
         return self._epoll.poll(timeout_s)
 
     def close(self) -> None:
@@ -331,7 +321,7 @@ class _AnyPoller(_Poller):
         with contextlib.suppress(KeyError, OSError):
             self._selector.unregister(fd)
 
-    def wait(self, timeout_s: float) -> list[tuple[int, int]]:
+    def wait(self, timeout_s: float) -> list[Event]:
         return [
             (
                 key.fd,

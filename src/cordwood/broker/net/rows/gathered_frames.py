@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 from cordwood.broker.net.loop.event_loop import RECEIVE_BYTES, EventLoop
 from cordwood.broker.net.requests.answer import Connection
+from cordwood.broker.net.rows.row_transfers import receive_row
 from cordwood.broker.net.rows.socket_rows import RowMember, SocketRows
 
 logger = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class GatheredFrames:
     def __init__(self, loop: EventLoop, take_all: TakesFrames) -> None:
         self._loop = loop
         self._take_all = take_all
-        self.rows = SocketRows(loop.row_members)
+        self.rows = SocketRows()
         self._buffer = memoryview(bytearray(_GATHERED_BYTES_MAX + RECEIVE_BYTES))
         self._connections: list[Gathering] = []
         self._ends: list[int] = []
@@ -95,33 +96,41 @@ class GatheredFrames:
         if end > _GATHERED_BYTES_MAX:
             self.hand_over()
 
-    def receive(self, events: list[tuple[int, int]], first: int) -> int:
-        """Receive from connections in the row that are ready, from ``events[first]`` on.
+    def receive(self, events: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Receive from all connections in the row that are ready; return the other events."""
+        rest: list[tuple[int, int]] = []
+        while events:
+            if self._size > _GATHERED_BYTES_MAX:
+                self.hand_over()
+            try:
+                events, others = self._receive(events)
+            except Exception:  # a bug of ours: no client is left waiting
+                logger.exception("%s: a receive failed", self._loop.name)
+                for connection in self._connections:
+                    connection.close("the broker failed")
+                self._clear()
+                return rest + events  # those that are not closed are received from one by one
+            rest = rest + others if rest else others
+        return rest
 
-        At least from that one. Returns the index of the first event that had no turn.
-        """
-        if self._size > _GATHERED_BYTES_MAX:
-            self.hand_over()
+    def _receive(
+        self, events: list[tuple[int, int]]
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Receive as much as the buffer takes; return what it did not take, and other events."""
         loop, before, data = self._loop, self._size, self._buffer
-        connections = self._connections
-        try:
-            index, end, unusual = self.rows.receive(
-                events,
-                first,
-                data,
-                before,
-                _GATHERED_BYTES_MAX,
-                SMALL_BYTES_MAX,
-                loop.turn_s,
-                connections,
-                self._ends,
-            )
-        except Exception:  # a bug of ours: no client is left waiting
-            logger.exception("%s: a receive failed", loop.name)
-            for connection in connections:
-                connection.close("the broker failed")
-            self._clear()
-            return first + 1
+        connections, rows = self._connections, self.rows
+        end, unusual, waiting, others = receive_row(
+            events,
+            rows.members,
+            data,
+            before,
+            _GATHERED_BYTES_MAX,
+            SMALL_BYTES_MAX,
+            rows.table,
+            loop.turn_s,
+            connections,
+            self._ends,
+        )
         if end > before:
             if not before:
                 loop.call_after_sockets(self.hand_over)
@@ -135,7 +144,7 @@ class GatheredFrames:
                 connection.start_gathered(data[end : end + result])
             else:
                 connection.receive_failed(-result)
-        return index
+        return waiting, others
 
     def _clear(self) -> None:
         self._connections, self._ends, self._size = [], [], 0

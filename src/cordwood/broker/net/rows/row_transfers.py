@@ -58,7 +58,6 @@ def _receive_all(
 
 def receive_row(
     events: list,
-    first: cython.Py_ssize_t,
     members: list,
     buffer: cython.uchar[::1],
     at: cython.Py_ssize_t,
@@ -72,43 +71,43 @@ def receive_row(
     """Receive from members that are ready, one behind the other, from ``buffer[at:]`` on.
 
     `events` are pairs of a descriptor and what it is ready for; `members` are connections by
-    descriptor, or None. Those from `first` on have their turn, up to one that is not a member's.
-    A connection that received 1 to `small_max` bytes is no member any more, and is added to
-    `connections`; the end of its bytes is added to `ends`. No receive begins behind `limit`, and
-    each has as much room as there is behind it.
+    descriptor, or None. A connection that received 1 to `small_max` bytes is no member any more,
+    and is added to `connections`; the end of its bytes is added to `ends`. No receive begins behind
+    `limit`, and each has as much room as there is behind it.
 
-    Returns (index of the first event that had no turn, end of what was added, (connection, result)
-    of those that received something else). Their results: more bytes, which lie behind the end and
-    are to be handled before anything else is received, so that one is the last; 0: the client sends
-    no more; less: the negative code of the error.
+    Returns (end of what was added, (connection, result) of members that received something else,
+    events of members that had no turn, events of others). Results: more bytes, which lie behind the
+    end and are to be handled before anything else is received, so that one is the last; 0: the
+    client sends no more; less: the negative code of the error.
     """
     unusual: list = []
+    waiting: list = []
+    others: list = []
     event: tuple
     fd: cython.longlong
-    mask: cython.longlong
     got: cython.longlong
-    index: cython.Py_ssize_t
     line: cython.Py_ssize_t
     count: cython.Py_ssize_t = 0
     done: cython.Py_ssize_t
     lines_max: cython.Py_ssize_t = len(table) // _COLUMNS
-    if first < 0 or at < 0 or limit < 0 or limit >= len(buffer) or small_max > len(buffer) - limit:
+    if at < 0 or limit < 0 or limit >= len(buffer) or small_max > len(buffer) - limit:
         raise IndexError("a row outside its buffer")
-    for index in range(first, len(events)):
-        event = events[index]
+    for item in events:
+        event = item
         fd = event[0]
-        mask = event[1]
         if (
-            mask != _READABLE
+            cython.cast(cython.longlong, event[1]) != _READABLE
             or fd < 0
             or fd >= len(members)
             or fd > _FD_MAX
-            or count >= lines_max
             or members[cython.cast(cython.Py_ssize_t, fd)] is None
         ):
-            break
-        table[count * _COLUMNS] = fd
-        count += 1
+            others.append(event)
+        elif count >= lines_max:
+            waiting.append(event)
+        else:
+            table[count * _COLUMNS] = fd
+            count += 1
     with cython.nogil:
         done = _receive_all(table, count, buffer, at, limit, small_max)
     for line in range(done):
@@ -125,7 +124,9 @@ def receive_row(
             ends.append(at)
         else:
             unusual.append((connection, got))
-    return first + done, at, unusual
+    for line in range(done, count):
+        waiting.append((table[line * _COLUMNS], _READABLE))
+    return at, unusual, waiting, others
 
 
 @cython.cfunc

@@ -13,7 +13,6 @@ _M = TypeVar("_M", bound=RowMember)
 
 def receive_row(
     events: list[tuple[int, int]],
-    first: int,
     members: list[_M | None],
     buffer: Buffer,
     at: int,
@@ -23,7 +22,12 @@ def receive_row(
     turn_s: float,
     connections: list[_M],
     ends: list[int],
-) -> tuple[int, int, list[tuple[_M, int]]]: ...
+) -> tuple[
+    int,
+    list[tuple[_M, int]],
+    list[tuple[int, int]],
+    list[tuple[int, int]],
+]: ...
 def send_row(
     connections: Sequence[object],
     data: Buffer,

@@ -14,9 +14,9 @@ The kernel `row_transfers` moves connections between the two states, and does no
 
 from array import array
 from collections.abc import Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
-from cordwood.broker.net.rows.row_transfers import receive_row, send_row
+from cordwood.broker.net.rows.row_transfers import send_row
 
 NOT_IN_ROW: Final = -(2**31)  # the result of a send to a connection that has left the row
 
@@ -60,21 +60,19 @@ class RowMember(Protocol):
         ...
 
 
-_M = TypeVar("_M", bound=RowMember)
-
-
 class SocketRows:
     """The connections of one loop that are in the row. Belongs to that loop.
 
-    `members` is the loop's own list: the loop looks there whom to receive from together.
-    Invariant: what it has for a descriptor is a member, and has that descriptor.
+    Invariant: what `members` has for a descriptor is a member, and has that descriptor.
+
+    table    what the kernel `row_transfers` notes for each socket of a call
     """
 
-    __slots__ = ("_table", "members")
+    __slots__ = ("members", "table")
 
-    def __init__(self, members: list[Any]) -> None:
-        self.members = members  # by descriptor; None: nobody
-        self._table = array("q", bytes(8 * _COLUMNS * _LINES_MIN))
+    def __init__(self) -> None:
+        self.members: list[Any] = []  # by descriptor; None: nobody
+        self.table = array("q", bytes(8 * _COLUMNS * _LINES_MIN))
 
     def make_room(self, fd: int) -> None:
         """A connection with that descriptor comes into the row, owing."""
@@ -86,37 +84,10 @@ class SocketRows:
         """The connection with that descriptor leaves the row."""
         self.members[fd] = None
 
-    def receive(
-        self,
-        events: list[tuple[int, int]],
-        first: int,
-        buffer: memoryview,
-        at: int,
-        limit: int,
-        small_max: int,
-        turn_s: float,
-        connections: list[_M],
-        ends: list[int],
-    ) -> tuple[int, int, list[tuple[_M, int]]]:
-        """See `row_transfers.receive_row`."""
-        return receive_row(
-            events,
-            first,
-            self.members,
-            buffer,
-            at,
-            limit,
-            small_max,
-            self._table,
-            turn_s,
-            connections,
-            ends,
-        )
-
     def send(
         self, connections: Sequence[RowMember], frames: bytearray, size: int, turn_s: float
     ) -> list[tuple[int, int]]:
         """Send each its `size` bytes of `frames`: see `row_transfers.send_row`."""
-        if len(connections) * _COLUMNS > len(self._table):
-            self._table = array("q", bytes(8 * _COLUMNS * len(connections)))
-        return send_row(connections, frames, size, self._table, self.members, turn_s)
+        if len(connections) * _COLUMNS > len(self.table):
+            self.table = array("q", bytes(8 * _COLUMNS * len(connections)))
+        return send_row(connections, frames, size, self.table, self.members, turn_s)

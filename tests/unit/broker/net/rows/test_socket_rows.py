@@ -11,13 +11,14 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cordwood.broker.net.connections.client_connection import ClientConnection
 from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.broker.net.requests.session import Access
-from cordwood.broker.net.rows import gathered_frames
+from cordwood.broker.net.rows import gathered_frames, row_transfers
 from cordwood.broker.net.rows.answer_row import AnswerRow
 from cordwood.broker.net.rows.gathered_frames import Gathering
 from cordwood.broker.net.rows.socket_rows import SocketRows
@@ -101,7 +102,7 @@ def rounds(bench: RecordBench, count: int = 1) -> None:
 
 
 def members(bench: RecordBench) -> list[bool]:
-    known = bench.loop.row_members
+    known = bench.connections[0].rows.members
     return [
         connection.fd < len(known) and known[connection.fd] is connection
         for connection in bench.connections
@@ -254,6 +255,24 @@ def test_a_request_behind_one_that_waits_for_the_disk_is_answered_after_it(
 
     assert read(received[:ANSWER_BYTES])[:2] == (1, 0)
     assert read(received[ANSWER_BYTES:])[:2] == (2, 0)
+
+
+def test_one_call_receives_from_all_members_wherever_they_are_among_the_ready(
+    bench: RecordBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds(bench)
+    calls: list[int] = []
+
+    def receive_row(events: list[tuple[int, int]], *rest: Any) -> Any:
+        calls.append(len(events))
+        return row_transfers.receive_row(events, *rest)
+
+    monkeypatch.setattr(gathered_frames, "receive_row", receive_row)
+    bench.connections[2].leave_row()
+
+    rounds(bench, 1)
+
+    assert calls == [CLIENTS]
 
 
 def test_more_than_the_buffer_holds_is_received_in_parts(
