@@ -173,8 +173,12 @@ class ProduceLane:
             ids, bases = ids[first:stop], bases[first:stop]
         frames, size = response.encode_all(ids, bases, log_start)
         unusual = row.send(frames, size, stop)
-        sent = (stop - first) * size
+        counts, starts = row.connections[0].counts, row.starts(first, stop)
+        if not unusual:
+            counts.answered_together(row.api_key, starts, len(frames))
+            return []
         alone: list[tuple[SoleAnswer, Offset]] = []  # counted when they are answered
+        sent = len(frames)
         for index, result in unusual:
             at = index - first
             if result == NOT_IN_ROW:
@@ -183,15 +187,9 @@ class ProduceLane:
             else:
                 frame = bytes(frames[at * size : (at + 1) * size])
                 sent += row.connections[index].send_failed(frame, result) - size
-        counts, now_s = row.connections[0].counts, monotonic()
-        starts = row.starts(first, stop)
-        if alone:
-            left = Counter([answer.started_s for answer, _ in alone])
-            starts = [(count - left[started_s], started_s) for count, started_s in starts]
-        for count, started_s in starts:
-            if count:
-                counts.answered_together(row.api_key, now_s - started_s, count, sent)
-                sent = 0
+        left = Counter([answer.started_s for answer, _ in alone])
+        starts = [(count - left[started_s], started_s) for count, started_s in starts]
+        counts.answered_together(row.api_key, starts, sent)
         return alone
 
     def _accept_each(

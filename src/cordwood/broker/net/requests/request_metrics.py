@@ -8,6 +8,7 @@ numbers of those that ended are kept in one sum.
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from time import monotonic
 
 from cordwood.log.rules.duration_histogram import DurationHistogram, HistogramView
 from cordwood.value_class import dataclass
@@ -59,13 +60,18 @@ class ThreadCounts:
             histogram = self.latencies[api_key] = DurationHistogram()
         histogram.observe_all(latencies_s)
 
-    def answered_together(self, api_key: int, latency_s: float, count: int, size: int) -> None:
-        """As `answered`, for `count` requests that took equally long."""
+    def answered_together(
+        self, api_key: int, starts: Sequence[tuple[int, float]], size: int
+    ) -> None:
+        """As `answered`: so many requests each that were received at the same time."""
         self.sent += size
         histogram = self.latencies.get(api_key)
         if histogram is None:
             histogram = self.latencies[api_key] = DurationHistogram()
-        histogram.observe(latency_s, count)
+        now_s = monotonic()
+        for count, started_s in starts:
+            if count:
+                histogram.observe(now_s - started_s, count)
 
     def add(self, other: "ThreadCounts") -> None:
         """The counts of a thread that ended."""
