@@ -17,6 +17,7 @@ import pytest
 
 from cordwood.broker.net.connections.client_connection import ClientConnection
 from cordwood.log.partition.log_sync import SyncUnderWay
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.protocol.acl_codes import AclOperation, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
@@ -240,7 +241,9 @@ class Attack:
 
     def check_row(self) -> None:
         loop = self.bench.loop
-        for fd, connection in enumerate(loop.row_members):
+        gathered = self.bench.router.gathered
+        assert gathered is not None
+        for fd, connection in enumerate(gathered.rows.members):
             if connection is not None:
                 assert connection.fd == fd
                 assert connection.is_in_row
@@ -274,14 +277,17 @@ class Attack:
         draw, store = self.random.random(), self.bench.store
         if draw < 0.1:
             log = store.topic(TOPICS[1]).partition(0)
-            while self.held or self.bench.syncs.is_under_way(log):
-                while self.held:  # a deletion waits for the sync, in this thread
-                    self.held.pop(0)()
-                self.turn()
+            self.end_syncs(log)  # a deletion waits for the sync, in this thread
             store.delete_topic(TOPICS[1])
             store.create_topic(TOPICS[1])
         elif draw < 0.15:
             store.topic(TOPICS[1]).partition(0)._holder.fail("its disk failed")
+
+    def end_syncs(self, *logs: PartitionLog) -> None:
+        while self.held or any(map(self.bench.syncs.is_under_way, logs)):
+            while self.held:
+                self.held.pop(0)()
+            self.turn()
 
     def forget(self) -> None:
         """Those who are over go, so that their descriptors are used again."""
@@ -326,6 +332,8 @@ def run(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(STEPS):
             attack.step()
         attack.finish()
+        store = attack.bench.store
+        attack.end_syncs(*(store.topic(topic).partition(0) for topic in TOPICS))
     finally:
         while attack.held:
             attack.held.pop()()

@@ -46,6 +46,7 @@ class DiskSyncs:
         self._numbers = itertools.count(1)
         self._in_kernel: dict[int, PartitionLog] = {}
         self._began_s = 0.0  # when the last sync was submitted
+        self._has_ended = False  # whether the kernel told of an end that was not noted yet
         self._usual_s = 1.0  # how long a sync usually takes, until the loop notes its end
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: list[Thread] = []
@@ -108,19 +109,30 @@ class DiskSyncs:
         return True
 
     def _on_kernel(self, _mask: int) -> None:
-        if self._kernel is not None and self._in_kernel:
+        if self._kernel is None or not self._in_kernel:
+            return
+        if self._is_waited_for():
+            self._has_ended = True  # `_await_end` notes it, before the loop waits again
+        else:
             self._note_ends(self._kernel.finished())
+
+    def _is_waited_for(self) -> bool:
+        """Whether one sync is under way, and nothing but small produces was ready in this turn.
+
+        One more may be ready: the descriptor by which the kernel tells of the end.
+        """
+        loop = self._loop
+        return len(self._in_kernel) == 1 and 0 < loop.together_count >= loop.ready_count - 1
 
     def _await_end(self) -> None:
         """Wait for the end of the only sync, if that is near and the loop has no other work."""
         loop, kernel = self._loop, self._kernel
-        if len(self._in_kernel) != 1 or kernel is None:
+        has_ended, self._has_ended = self._has_ended, False
+        if kernel is None or not self._in_kernel:
             loop.before_waiting = None
-            return
-        # One more may be ready: the descriptor by which the kernel tells of the end.
-        if not loop.together_count or loop.together_count + 1 < loop.ready_count:
-            return
-        if self._usual_s - (loop.now_s() - self._began_s) < _MOMENT_S:
+        elif has_ended or (
+            self._is_waited_for() and self._usual_s - (loop.now_s() - self._began_s) < _MOMENT_S
+        ):
             self._note_ends(kernel.finished_within(_WAIT_S_MAX))
             self._tell_early()
 

@@ -1,12 +1,13 @@
 """Syncs of the data loop: whatever comes of a sync, groups that wait for its end continue."""
 
+import select
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cordwood.broker.net.loop.event_loop import EventLoop
+from cordwood.broker.net.loop.event_loop import READABLE, EventLoop
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.log.partition.partition_log import PartitionLog
@@ -222,6 +223,41 @@ def test_it_waits_for_less_than_a_millisecond_and_hears_of_the_end_later(
     assert waits.asked_s[0] < 0.001
     assert is_under_way
     assert bench.log.state.durable == bench.log.end_offset
+
+
+def await_end(bench: Bench) -> None:
+    """Wait until the kernel tells of the end, as a poll of the loop would."""
+    assert bench.syncs._kernel is not None
+    select.select([bench.syncs._kernel.fd], [], [], 30)
+    bench.syncs._on_kernel(READABLE)
+
+
+def test_an_end_that_comes_with_small_produces_is_noted_before_the_loop_waits_again(
+    bench: Bench, waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the answers leave first, and the next requests of these clients join the next group."""
+    told: list[bool] = []
+    monkeypatch.setattr(
+        bench.syncs, "_tell_early", lambda: told.append(bench.syncs.is_under_way(bench.log))
+    )
+    bench.syncs._usual_s = 1.0
+
+    await_end(bench)
+    is_under_way = bench.syncs.is_under_way(bench.log)
+    begin_turn(bench)
+
+    assert is_under_way
+    assert told == [False]
+    assert bench.log.state.durable == bench.log.end_offset
+
+
+def test_an_end_that_comes_with_other_work_is_noted_at_once(bench: Bench, waits: Waits) -> None:
+    bench.loop.together_count = 40
+
+    await_end(bench)
+
+    assert not bench.syncs.is_under_way(bench.log)
+    assert not waits.asked_s
 
 
 def test_syncs_that_take_longer_than_usual_are_soon_not_waited_for(
