@@ -29,17 +29,18 @@ except ImportError:  # the plain form needs no Cython installed
 
 if cython.compiled:
     from cython.cimports.cordwood.format import kernel_tables as tables  # type: ignore
+    from cython.cimports.cordwood.format.small_checksums import small_crc32c, small_size_max  # type: ignore
     from cython.cimports.cordwood.primitives import crc32c_of, int32, int64, put_int32, uint32  # type: ignore
 else:
     from cordwood.format import kernel_tables as tables
+    from cordwood.format.small_checksums import small_crc32c, small_size_max
     from cordwood.primitives import crc32c_of, int32, int64, put_int32, uint32
 
 COMPILED = cython.compiled
 
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
-_SMALL_BATCH = cython.declare(
-    cython.Py_ssize_t, 2048
-)  # below this, calling the hardware checksum costs more
+# Up to this size, calling the package for the checksum costs more.
+_SMALL_BATCH = cython.declare(cython.Py_ssize_t, small_size_max(2048))
 _INT32_MAX = cython.declare(cython.longlong, 0x7FFFFFFF)
 
 
@@ -267,8 +268,8 @@ def first_bad_checksum(
         size = rows[i * tables.BATCH_ROW + tables.B_SIZE]
         if at < 0 or size < _HEADER_SIZE or size > len(data) - at:
             raise IndexError("batch outside the data")
-        if size < _SMALL_BATCH:
-            crc = crc32c_of(data, at + 21, at + size, table)
+        if size <= _SMALL_BATCH:
+            crc = small_crc32c(data, at + 21, at + size, table)
         else:
             crc = hardware_crc(whole[at + 21 : at + size])
         if crc != rows[i * tables.BATCH_ROW + tables.B_CRC]:

@@ -19,8 +19,8 @@ except ImportError:  # the plain form needs no Cython installed
 
 if cython.compiled:
     from cython.cimports.cordwood.format.python_api import PyByteArray_FromStringAndSize  # type: ignore
+    from cython.cimports.cordwood.format.small_checksums import small_crc32c, small_size_max  # type: ignore
     from cython.cimports.cordwood.primitives import (  # type: ignore
-        crc32c_of,
         murmur2_of,
         put_int32,
         put_int64,
@@ -32,8 +32,8 @@ if cython.compiled:
 
     _CRC_WORDS = cython.declare(cython.const[cython.uint][::1], CRC32C_TABLE)
 else:
+    from cordwood.format.small_checksums import small_crc32c, small_size_max
     from cordwood.primitives import (
-        crc32c_of,
         murmur2_of,
         put_int32,
         put_int64,
@@ -47,8 +47,8 @@ else:
 COMPILED = cython.compiled
 
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
-# Below this, calling the hardware checksum costs more.
-_SMALL_BATCH = cython.declare(cython.Py_ssize_t, 2048)
+# Up to this size, calling the package for the checksum costs more.
+_SMALL_BATCH = cython.declare(cython.Py_ssize_t, small_size_max(2048))
 
 _RECORDS_IN_A_ROW = cython.declare(cython.Py_ssize_t, 4096)  # one millisecond
 
@@ -235,7 +235,7 @@ def encode_sole(
     put_int32(out, 57, 1)
     _put_record(out, _HEADER_SIZE, size, key, key_size, value, value_size, encoded_headers, 0, 0)
     if total <= _SMALL_BATCH:
-        crc = crc32c_of(out, 21, total, _CRC_WORDS)
+        crc = small_crc32c(out, 21, total, _CRC_WORDS)
     else:
         crc = hardware_crc(memoryview(batch)[21:])
     put_int32(out, 17, crc)

@@ -20,8 +20,8 @@ except ImportError:  # the plain form needs no Cython installed
 
 if cython.compiled:
     from cython.cimports.cordwood.format import kernel_tables as tables  # type: ignore
+    from cython.cimports.cordwood.format.small_checksums import small_crc32c, small_size_max  # type: ignore
     from cython.cimports.cordwood.primitives import (  # type: ignore
-        crc32c_of,
         int32,
         int64,
         uint32,
@@ -32,15 +32,15 @@ if cython.compiled:
     from cython.cimports.libc.string import memcpy  # type: ignore
 else:
     from cordwood.format import kernel_tables as tables
-    from cordwood.primitives import crc32c_of, int32, int64, uint32, varint, varlong, wrapping_sum
+    from cordwood.format.small_checksums import small_crc32c, small_size_max
+    from cordwood.primitives import int32, int64, uint32, varint, varlong, wrapping_sum
 
 COMPILED = cython.compiled
 
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
 _TRANSACTIONAL = cython.declare(cython.int, 0x10)
-_TINY_BATCH = cython.declare(
-    cython.Py_ssize_t, 256
-)  # below this, calling the hardware checksum costs more
+# Up to this size, calling the package for the checksum costs more.
+_SMALL_BATCH = cython.declare(cython.Py_ssize_t, small_size_max(256))
 _new_tuple = tuple.__new__
 _SMALL_SURVEY = cython.declare(cython.Py_ssize_t, 16384)  # too short to release the GIL for
 _INT64_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
@@ -493,8 +493,8 @@ def _survey(
         return None
     if oldest < oldest_ms or newest > newest_ms or (needs_keys and not has_keys):
         return None
-    if size <= _TINY_BATCH:
-        if crc32c_of(data, start + 21, end, _CRC_WORDS) != crc:
+    if size <= _SMALL_BATCH:
+        if small_crc32c(data, start + 21, end, _CRC_WORDS) != crc:
             return None
     elif crc32c(source[start + 21 : end]) != crc:  # type: ignore[index]
         return None
