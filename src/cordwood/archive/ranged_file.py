@@ -167,6 +167,7 @@ class RangedFile:
     def _brought(
         self, position: int, size: int, *, into_file: bool
     ) -> tuple[File, list[HeldPiece]]:
+        self._cache.touch(self._path)  # refuses a forked child, where our locks may be taken
         kept, file = self._open()
         end = min(position + size, self._source.size)
         first, last = self._blocks(position, end)
@@ -181,7 +182,6 @@ class RangedFile:
             if not pieces or not into_file:
                 break
             self._write_held(kept, file, pieces)
-        self._cache.touch(self._path)
         self._note_read(pieces, end)
         if is_alone:
             self._leave_behind(end - run, end if end == self._source.size else position)

@@ -22,6 +22,7 @@ from weakref import ref
 from cordwood.archive.object_port import ObjectStore, copy_into
 from cordwood.archive.segment_copy import ArchivedFile
 from cordwood.errors import FormatError, LogClosedError, StorageError
+from cordwood.log.rules.fork_refusal import refuse_after_fork
 from cordwood.log.store.archive_port import CACHE_BYTES
 from cordwood.storage.files import TEMPORARY_SUFFIX, File, FileSystem
 from cordwood.value_class import dataclass
@@ -57,7 +58,8 @@ class _Entry:
 class SegmentCache:
     """The cache of one store. Any thread may use it; only one thread fetches a file.
 
-    Without a `directory` it makes a temporary one when it is first needed.
+    Without a `directory` it makes a temporary one when it is first needed. A forked child is
+    refused: the files are its parent's.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class SegmentCache:
         self._size = 0
         self._is_prepared = False
         self._is_closed = False
+        refuse_after_fork(self, "the cache of the archive")
 
     @property
     def directory(self) -> str:
