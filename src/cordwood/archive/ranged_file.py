@@ -6,7 +6,8 @@ returned:
 * Its block has the SHA-256 of the manifest's sums, so it is what was archived. An object that was
   damaged, cut short, replaced or made longer is a `StorageError`; nothing of such a block is kept.
 * A block is fetched by one thread at a time. Who needs it meanwhile waits for that thread, and
-  tries again by itself if that thread fails. A block that is only queued can be taken by anyone.
+  tries again by itself if that thread fails, or is interrupted wherever that may be. A block that
+  is only queued can be taken by anyone.
 * The parts that are here count in the cache. If the cache removes them, readers that have the file
   open go on with it, and later readers begin a new one.
 * What one reader reads in order, for the first time, waits for it in memory (`held_pieces`) and
@@ -24,9 +25,10 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from cordwood.archive.block_sums import check_blocks
+from cordwood.archive.claims import LOOK_S
 from cordwood.archive.fetch_threads import FetchThreads
 from cordwood.archive.held_pieces import HeldPiece, Room, read_held
-from cordwood.archive.kept_blocks import HERE, MISSING, QUEUED, Claim, KeptBlocks
+from cordwood.archive.kept_blocks import HERE, MISSING, QUEUED, BlockClaim, KeptBlocks
 from cordwood.archive.object_port import PIECE_BYTES, ObjectStore
 from cordwood.archive.read_streams import ReadStreams, ahead_of
 from cordwood.archive.segment_cache import SegmentCache
@@ -268,14 +270,15 @@ class RangedFile:
         Those that are not in the file are in the pieces.
         """
         while True:
-            claim = Claim()
+            claim = BlockClaim()
             try:
                 with self._lock:
                     if kept.are_ready(first, last):
                         return kept.pieces(first, last)
                     others = self._claim(kept, claim, first, last, position)
                     if not claim.is_open:
-                        self._changed.wait()  # another thread fetches the rest
+                        if not kept.give_up_void(first, last):
+                            self._changed.wait(LOOK_S)  # another thread fetches the rest
                         continue
                 for run in others:
                     self._offer(kept, file, *run, may_hold=may_hold)
@@ -287,7 +290,7 @@ class RangedFile:
                     self._give_up(kept, claim)
 
     def _claim(
-        self, kept: KeptBlocks, claim: Claim, first: int, last: int, position: int
+        self, kept: KeptBlocks, claim: BlockClaim, first: int, last: int, position: int
     ) -> list[tuple[int, int]]:
         """Claim the first run of blocks to fetch; return the others, which are to be offered."""
         runs = kept.runs(first, last, QUEUED, self._piece)
@@ -307,7 +310,7 @@ class RangedFile:
             kept.set_state(*run, QUEUED)
         return fresh
 
-    def _give_up(self, kept: KeptBlocks, claim: Claim) -> None:
+    def _give_up(self, kept: KeptBlocks, claim: BlockClaim) -> None:
         """Somebody else may try, unless the blocks came."""
         if claim.is_open:
             with self._lock:
@@ -318,7 +321,7 @@ class RangedFile:
     def _piece(self) -> int:
         return max(PIECE_BYTES // self._block_bytes, 1)
 
-    def _fetch(self, kept: KeptBlocks, file: File, claim: Claim, *, may_hold: bool) -> None:
+    def _fetch(self, kept: KeptBlocks, file: File, claim: BlockClaim, *, may_hold: bool) -> None:
         """Fetch the claimed blocks, all or none of them, into memory or into the file."""
         source, first, end = self._source, claim.first, claim.end
         position = first * self._block_bytes
@@ -341,7 +344,7 @@ class RangedFile:
         finally:
             memory.give_back(room)
 
-    def _hold(self, kept: KeptBlocks, claim: Claim, piece: HeldPiece, room: Room) -> None:
+    def _hold(self, kept: KeptBlocks, claim: BlockClaim, piece: HeldPiece, room: Room) -> None:
         """Keep a piece in memory. Nobody counts it if its file was removed: see `_end`."""
         with self._lock:
             kept.hold(piece)
@@ -352,7 +355,7 @@ class RangedFile:
             self._changed.notify_all()
             claim.is_open = False
 
-    def _settle(self, kept: KeptBlocks, claim: Claim) -> None:
+    def _settle(self, kept: KeptBlocks, claim: BlockClaim) -> None:
         """The claimed blocks are in the file."""
         with self._lock:
             kept.set_state(claim.first, claim.end, HERE)
@@ -374,7 +377,7 @@ class RangedFile:
     def _write_held(self, kept: KeptBlocks, file: File, pieces: list[HeldPiece]) -> None:
         """Somebody needs a file: write what is in memory to it."""
         for piece in pieces:
-            claim = Claim()
+            claim = BlockClaim()
             try:
                 with self._lock:
                     if not kept.drop(piece):
@@ -454,7 +457,7 @@ class RangedFile:
     ) -> None:
         """Fetch those of the blocks that are still queued. In a thread of `FetchThreads`."""
         while True:
-            claim = Claim()
+            claim = BlockClaim()
             try:
                 with self._lock:
                     queued = kept.blocks.find(QUEUED, first, end)
