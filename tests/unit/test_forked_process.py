@@ -164,6 +164,7 @@ def test_a_child_of_a_reader_is_told_that_the_archive_is_its_parents(
         assert os.path.isdir(cache.directory)
         files = [segment._ranged for segment in log.view().segments if segment.is_archived]
         locks = [cache._lock, *(lock for file in files for lock in (file._lock, file._opening))]
+        locks += [file._partial._lock for file in files if file._partial is not None]
         found = []
         scan = threading.Thread(target=lambda: found.extend(values(log)))
         asked.clear()

@@ -12,7 +12,6 @@ from weakref import WeakSet
 
 from cordwood.archive.claims import Claim
 from cordwood.archive.held_pieces import HeldPiece
-from cordwood.storage.files import File
 
 MISSING: Final = 0
 QUEUED: Final = 1
@@ -34,20 +33,17 @@ class BlockClaim(Claim):
 
 
 class KeptBlocks:
-    """A local file with some of the blocks. Owned by a `RangedFile`, whose lock guards it.
+    """The states of all blocks. Owned by a `PartialFile`, whose lock guards it.
 
     `blocks` has one state for each block; `held` has the piece of each block that is `HELD`,
     and after an interrupt maybe pieces of other blocks, which nobody reads.
     """
 
-    __slots__ = ("_claims", "blocks", "file", "held", "is_removed", "token")
+    __slots__ = ("_claims", "blocks", "held")
 
-    def __init__(self, count: int, file: File, token: object = None) -> None:
-        self.token = token  # the file's, in the cache
+    def __init__(self, count: int) -> None:
         self.blocks = bytearray(count)
-        self.file: File | None = file  # None: closed until it is used again
         self.held: dict[int, HeldPiece] = {}
-        self.is_removed = False
         self._claims: WeakSet[BlockClaim] = WeakSet()
 
     def set_state(self, first: int, end: int, state: int) -> None:

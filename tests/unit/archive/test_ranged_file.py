@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.archive import ranged_file
+from cordwood.archive import partial_file
 from cordwood.archive.fetch_threads import THREADS_MAX
 from cordwood.archive.kept_blocks import COMING
 from cordwood.archive.object_port import PIECE_BYTES
+from cordwood.archive.partial_file import PartialFile
 from cordwood.archive.ranged_file import AHEAD_BYTES
 from cordwood.errors import StorageError
 from cordwood.quantities import KIB, MIB
@@ -176,14 +177,14 @@ def test_a_block_whose_reader_was_interrupted_in_its_cleanup_is_fetched_by_the_n
     bench.failing.fail_at(1)
     held: list[BaseException] = []
     with monkeypatch.context() as patch:
-        patch.setattr(file, "_give_up", _interrupted)
+        patch.setattr(PartialFile, "_give_up", _interrupted)
         try:
             getattr(file, way)(0, 10)
         except KeyboardInterrupt as error:
             if who == "the same thread":
                 held.append(error)  # with its traceback, and what that refers to
-    assert file._kept is not None
-    assert COMING in file._kept.blocks
+    assert file._partial is not None
+    assert COMING in file._partial.kept.blocks
     results: list[bytes] = []
 
     def read() -> None:
@@ -206,7 +207,7 @@ def _interrupted(*_arguments: object) -> None:
 def test_a_block_that_a_living_thread_fetches_is_not_taken_over(
     bench: RangedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ranged_file, "LOOK_S", 0.001)
+    monkeypatch.setattr(partial_file, "LOOK_S", 0.001)
     content = bench.contents[0]
     asked, answering = threading.Event(), threading.Event()
 
