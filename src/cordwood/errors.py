@@ -672,12 +672,12 @@ class CatalogUnreachableError(LogError):
 
 
 class ForkedStoreError(LogError):
-    """A process that was forked uses a store, topic or log that its parent opened."""
+    """A process that was forked uses a store, archive, topic or log that its parent opened."""
 
     def __init__(self, name: str, *, owner_pid: int) -> None:
         super().__init__(
-            f"{name} belongs to process {owner_pid}, from which this process was forked; open the "
-            "store here with read_only=True, or start this process with spawn instead of fork"
+            f"{name} belongs to process {owner_pid}, from which this process was forked; open it "
+            "here, a store with read_only=True, or start this process with spawn instead of fork"
         )
         self.name = name
         self.owner_pid = owner_pid

@@ -1,8 +1,7 @@
 """The archives of a store, loaded only if a topic has one: most stores have none."""
 
-import threading
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cordwood.clock import Clock
 from cordwood.log.partition.partition_log import PartitionLog
@@ -20,9 +19,14 @@ from cordwood.storage.files import FileSystem
 if TYPE_CHECKING:
     from cordwood.archive.store_archives import StoreArchives
 
+_ARCHIVES: Final = "archives"
+
 
 class ArchivesOnDemand:
     """Implements `Archives` with `StoreArchives`. Any thread may use it.
+
+    It has no lock, which a forked child could find taken. A child that inherits loaded archives is
+    refused by them; one that inherits none loads its own.
 
     cache_directory  where archived segments are cached; None: in a temporary directory
     """
@@ -39,8 +43,7 @@ class ArchivesOnDemand:
         self._clock = clock
         self._cache_directory = cache_directory
         self._cache_bytes = cache_bytes
-        self._lock = threading.Lock()
-        self._loaded: StoreArchives | None = None
+        self._shared: dict[str, StoreArchives] = {}  # at most one
 
     def source(self, place: ArchivePlace) -> ArchivedSegments | None:
         if self._loaded is None and place.config.archive_url is None:
@@ -73,15 +76,21 @@ class ArchivesOnDemand:
         return self._load().restore(store, wanted, progress)
 
     def close(self, timeout_s: float | None = None) -> None:
-        if self._loaded is not None:
-            self._loaded.close(timeout_s)
+        loaded = self._loaded
+        if loaded is not None:
+            loaded.close(timeout_s)
+
+    @property
+    def _loaded(self) -> "StoreArchives | None":
+        return self._shared.get(_ARCHIVES)
 
     def _load(self) -> "StoreArchives":
-        with self._lock:
-            if self._loaded is None:
-                from cordwood.archive.segment_cache import SegmentCache
-                from cordwood.archive.store_archives import StoreArchives
+        loaded = self._loaded
+        if loaded is None:
+            from cordwood.archive.segment_cache import SegmentCache
+            from cordwood.archive.store_archives import StoreArchives
 
-                cache = SegmentCache(self._fs, self._cache_directory, bytes_max=self._cache_bytes)
-                self._loaded = StoreArchives(fs=self._fs, clock=self._clock, cache=cache)
-            return self._loaded
+            cache = SegmentCache(self._fs, self._cache_directory, bytes_max=self._cache_bytes)
+            made = StoreArchives(fs=self._fs, clock=self._clock, cache=cache)
+            loaded = self._shared.setdefault(_ARCHIVES, made)  # the first of several threads wins
+        return loaded

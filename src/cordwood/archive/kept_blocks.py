@@ -8,9 +8,10 @@ HELD     in memory, not in the file
 """
 
 from typing import Final
+from weakref import WeakSet
 
+from cordwood.archive.claims import Claim
 from cordwood.archive.held_pieces import HeldPiece
-from cordwood.storage.files import File
 
 MISSING: Final = 0
 QUEUED: Final = 1
@@ -19,32 +20,31 @@ HERE: Final = 3
 HELD: Final = 4
 
 
-class Claim:
-    """The blocks that one thread fetches, or writes to the file. Owned by that thread."""
+class BlockClaim(Claim):
+    """The blocks that one call fetches, or writes to the file."""
 
     __slots__ = ("end", "first", "is_open")
 
     def __init__(self) -> None:
+        super().__init__()
         self.first = 0
         self.end = 0
         self.is_open = False
 
 
 class KeptBlocks:
-    """A local file with some of the blocks. Owned by a `RangedFile`, whose lock guards it.
+    """The states of all blocks. Owned by a `PartialFile`, whose lock guards it.
 
     `blocks` has one state for each block; `held` has the piece of each block that is `HELD`,
     and after an interrupt maybe pieces of other blocks, which nobody reads.
     """
 
-    __slots__ = ("blocks", "file", "held", "is_removed", "token")
+    __slots__ = ("_claims", "blocks", "held")
 
-    def __init__(self, count: int, file: File, token: object = None) -> None:
-        self.token = token  # the file's, in the cache
+    def __init__(self, count: int) -> None:
         self.blocks = bytearray(count)
-        self.file: File | None = file  # None: closed until it is used again
         self.held: dict[int, HeldPiece] = {}
-        self.is_removed = False
+        self._claims: WeakSet[BlockClaim] = WeakSet()
 
     def set_state(self, first: int, end: int, state: int) -> None:
         self.blocks[first:end] = bytes([state]) * (end - first)
@@ -74,18 +74,35 @@ class KeptBlocks:
             stop += 1
         return stop
 
-    def claim(self, claim: Claim, first: int, end: int) -> None:
+    def claim(self, claim: BlockClaim, first: int, end: int) -> None:
         # The state comes last: no block may be `COMING` of which no claim knows.
         claim.first = first
         claim.end = end
         claim.is_open = True
+        self._claims.add(claim)
         self.set_state(first, end, COMING)
 
-    def give_up(self, claim: Claim) -> None:
+    def give_up(self, claim: BlockClaim) -> None:
         """Those of the blocks that did not come are missing."""
         first, end = claim.first, claim.end
         self.blocks[first:end] = self.blocks[first:end].replace(bytes([COMING]), bytes([MISSING]))
         claim.is_open = False
+
+    def give_up_void(self, first: int, end: int) -> bool:
+        """Those of the blocks that are claimed by nobody any more are missing.
+
+        False if there are none.
+        """
+        claims = [claim for claim in self._claims if claim.is_open and not claim.is_mine]
+        void = [
+            number
+            for number in range(first, end)
+            if self.blocks[number] == COMING
+            and not any(claim.first <= number < claim.end for claim in claims)
+        ]
+        for number in void:
+            self.blocks[number] = MISSING
+        return bool(void)
 
     def unqueue(self, first: int, end: int) -> None:
         """Nobody will fetch those of the blocks that are queued."""

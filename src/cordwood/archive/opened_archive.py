@@ -17,6 +17,7 @@ from cordwood.archive.restore import (
 from cordwood.archive.segment_cache import SegmentCache
 from cordwood.log.beside.archived_log import ArchivedLog
 from cordwood.log.reading.archived_segments import ArchivePlace
+from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.archive_port import CACHE_BYTES
@@ -38,7 +39,10 @@ def open_archive(
 
 
 class OpenedArchive:
-    """The topics of an archive. Any thread may use it. Close it to remove its cache."""
+    """The topics of an archive. Any thread may use it. Close it to remove its cache.
+
+    A forked child is refused; it opens the archive itself.
+    """
 
     def __init__(self, url: str, *, cache_bytes: int, fs: FileSystem) -> None:
         self._objects = open_object_store(url, fs)
@@ -48,6 +52,7 @@ class OpenedArchive:
             fs=fs, cache=cache, handles=HandleCache(), threads=FetchThreads()
         )
         self._topics: dict[UUID, Topic[ArchivedLog]] = {}
+        refuse_after_fork(self, f"the archive {self._objects.url}")
 
     @property
     def url(self) -> str:
@@ -108,7 +113,12 @@ class OpenedArchive:
         ]
 
     def close(self) -> None:
-        """Close all files and remove the cache. Safe to repeat."""
+        """Close all files and remove the cache. Safe to repeat.
+
+        In a forked child it does nothing: the cache is its parent's.
+        """
+        if is_forked(self):
+            return
         self._lifetime.end()
         for topic in self._topics.values():
             for log in topic.partitions:

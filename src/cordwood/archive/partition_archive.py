@@ -35,6 +35,7 @@ from cordwood.archive.segment_copy import SegmentCopy
 from cordwood.errors import FormatError
 from cordwood.format.file_names import FileKind
 from cordwood.log.reading.archived_segments import ArchivedState, ArchivePlace
+from cordwood.log.rules.fork_refusal import refuse_after_fork
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.files import FileSystem, read_whole, replace_file
 from cordwood.storage.handle_cache import HandleCache
@@ -73,7 +74,10 @@ class _Loaded:
 
 
 class PartitionArchive:
-    """Implements `ArchivedSegments`. Any thread may use it; changes take turns."""
+    """Implements `ArchivedSegments`. Any thread may use it; changes take turns.
+
+    A forked child is refused: the object store may not work there, and the cache is its parent's.
+    """
 
     def __init__(self, objects: ObjectStore, place: ArchivePlace, parts: ArchiveParts) -> None:
         self.objects = objects
@@ -87,6 +91,7 @@ class PartitionArchive:
         self._copying: set[str] = set()
         self._garbage: list[str] = []
         self._needs_sweep = True
+        refuse_after_fork(self, f"the archive of {self.name} in {objects.url}")
 
     @property
     def scratch_directory(self) -> str:

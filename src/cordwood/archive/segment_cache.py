@@ -19,9 +19,11 @@ from contextlib import suppress
 from typing import Protocol
 from weakref import ref
 
+from cordwood.archive.claims import LOOK_S, Claim, is_void
 from cordwood.archive.object_port import ObjectStore, copy_into
 from cordwood.archive.segment_copy import ArchivedFile
 from cordwood.errors import FormatError, LogClosedError, StorageError
+from cordwood.log.rules.fork_refusal import refuse_after_fork
 from cordwood.log.store.archive_port import CACHE_BYTES
 from cordwood.storage.files import TEMPORARY_SUFFIX, File, FileSystem
 from cordwood.value_class import dataclass
@@ -50,14 +52,15 @@ class CachedPart:
 class _Entry:
     size: int
     holder: "ref[Holder]"
-    is_ready: bool = False
+    claim: "ref[Claim] | None" = None  # of who fetches it; None: it is ready
     token: object = None  # of who fills the file in parts
 
 
 class SegmentCache:
     """The cache of one store. Any thread may use it; only one thread fetches a file.
 
-    Without a `directory` it makes a temporary one when it is first needed.
+    Without a `directory` it makes a temporary one when it is first needed. A forked child is
+    refused: the files are its parent's.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class SegmentCache:
         self._size = 0
         self._is_prepared = False
         self._is_closed = False
+        refuse_after_fork(self, "the cache of the archive")
 
     @property
     def directory(self) -> str:
@@ -108,7 +112,8 @@ class SegmentCache:
 
         Raises `StorageError` if they are not what the manifest describes.
         """
-        if not self._claim(part.path, part.size, holder):
+        claim = Claim()
+        if not self._claim(part.path, part.size, holder, claim):
             return
         try:
             self._fetch(part, pieces)
@@ -139,7 +144,7 @@ class SegmentCache:
             with suppress(FileNotFoundError):
                 self._fs.remove(path)
             file = self._fs.create(path, exclusive=True)
-            self._entries[path] = _Entry(0, ref(holder), is_ready=True, token=token)
+            self._entries[path] = _Entry(0, ref(holder), token=token)
             self._entries.move_to_end(path)
             return file
 
@@ -164,18 +169,22 @@ class SegmentCache:
         with self._lock:
             self.fetched_bytes += size
 
-    def _claim(self, path: str, size: int, holder: Holder) -> bool:
+    def _claim(self, path: str, size: int, holder: Holder, claim: Claim) -> bool:
         """False if the file is there. If True, there is room for it and the caller fetches it."""
         with self._lock:
             while (known := self._entries.get(path)) is not None:
-                if known.is_ready:
+                if known.claim is None:
                     known.holder = ref(holder)
                     self._entries.move_to_end(path)
                     return False
-                self._changed.wait()  # another thread is fetching it
+                if is_void(known.claim):
+                    del self._entries[path]
+                    self._size -= known.size
+                else:
+                    self._changed.wait(LOOK_S)  # another thread is fetching it
             self._prepare()
             self._make_room(size, kept=path)
-            self._entries[path] = _Entry(size, ref(holder))
+            self._entries[path] = _Entry(size, ref(holder), ref(claim))
             self._size += size
             return True
 
@@ -183,7 +192,7 @@ class SegmentCache:
         for victim, entry in list(self._entries.items()):
             if self._size + size <= self.bytes_max:
                 break
-            if entry.is_ready and victim != kept:
+            if entry.claim is None and victim != kept:
                 del self._entries[victim]
                 self._size -= entry.size
                 self._remove(victim, entry)
@@ -192,7 +201,7 @@ class SegmentCache:
         """The file is missing although it should be there: fetch it again when asked."""
         with self._lock:
             entry = self._entries.get(path)
-            if entry is not None and entry.is_ready:
+            if entry is not None and entry.claim is None:
                 del self._entries[path]
                 self._size -= entry.size
 
@@ -200,7 +209,7 @@ class SegmentCache:
         with self._lock:
             entry = self._entries.get(path)
             if entry is not None and is_ready:
-                entry.is_ready = True
+                entry.claim = None
             elif entry is not None:
                 del self._entries[path]
                 self._size -= entry.size

@@ -22,6 +22,7 @@ from cordwood.errors import CordwoodError, LogClosedError
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace, ArchiveStatus
+from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.log.store.archive_port import ArchivableStore, ListedTopics, WantedTopic
 from cordwood.log.topics.topic import Topic
@@ -37,7 +38,10 @@ _FETCH_CLOSE_S = 1.0  # what is fetched ahead is wanted by nobody
 
 
 class StoreArchives:
-    """Implements `Archives`. One pass runs at a time for each server; reading goes on beside it."""
+    """Implements `Archives`. One pass runs at a time for each server; reading goes on beside it.
+
+    A forked child is refused.
+    """
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class StoreArchives:
         self._archives: dict[tuple[UUID, int], PartitionArchive] = {}
         self._copier = SegmentCopier(fs, clock, self._stopping.is_set)
         self._keeper = TopicKeeper(clock)
+        refuse_after_fork(self, "the archive")
 
     @property
     def cache(self) -> SegmentCache:
@@ -196,8 +201,11 @@ class StoreArchives:
     def close(self, timeout_s: float | None = None) -> None:
         """Stop the passes that are running, and remove the cache.
 
-        Waits for at most `timeout_s` for archives that do not answer.
+        Waits for at most `timeout_s` for archives that do not answer. In a forked child it does
+        nothing: the cache is its parent's.
         """
+        if is_forked(self):
+            return
         self._stopping.set()
         for place in self._turns.stop(_CLOSE_S if timeout_s is None else timeout_s):
             logger.warning(

@@ -269,13 +269,13 @@ def test_room_that_nobody_gave_back_is_free_again() -> None:
 
 def test_pieces_of_a_removed_file_do_not_stay_in_memory(bench: RangedBench) -> None:
     scan(bench, 0, end=6 * MIB)
-    kept = bench.files[0]._kept
-    assert kept is not None
-    assert kept.held
+    partial = bench.files[0]._partial
+    assert partial is not None
+    assert partial.kept.held
 
     bench.files[0].release()
 
-    assert kept.held == {}
+    assert partial.kept.held == {}
 
 
 # --- interrupts -----------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def test_after_an_interrupt_all_is_read_and_no_memory_is_lost(tmp_path: Path, wa
 
         where = interrupt(lambda: getattr(file, way)(start, step), place)  # noqa: B023
 
-        assert COMING not in (file._kept.blocks if file._kept else b""), where
+        assert COMING not in (file._partial.kept.blocks if file._partial else b""), where
         for at in range(0, size, step):
             assert file.read_at(at, step) == content[at : at + step], where
         bench.threads.close()
@@ -325,6 +325,6 @@ def test_an_interrupt_after_a_failed_fetch_leaves_no_reader_waiting(tmp_path: Pa
 
         where = interrupt(read, place)
 
-        assert COMING not in (file._kept.blocks if file._kept else b""), where
+        assert COMING not in (file._partial.kept.blocks if file._partial else b""), where
     bench.close()
     assert place > 50

@@ -7,7 +7,6 @@ import pytest
 from cordwood.archive.held_pieces import HeldPiece
 from cordwood.archive.kept_blocks import HELD, KeptBlocks
 from fakes.interrupter import interrupt, places
-from fakes.simulated_fs import SimulatedFileSystem
 
 
 class Owner:
@@ -16,7 +15,7 @@ class Owner:
 
 
 def kept_blocks() -> KeptBlocks:
-    return KeptBlocks(8, SimulatedFileSystem().create("/file", exclusive=True))
+    return KeptBlocks(8)
 
 
 def a_piece(first: int = 2, end: int = 6) -> HeldPiece:

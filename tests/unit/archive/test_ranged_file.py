@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.archive import partial_file
 from cordwood.archive.fetch_threads import THREADS_MAX
+from cordwood.archive.kept_blocks import COMING
 from cordwood.archive.object_port import PIECE_BYTES
+from cordwood.archive.partial_file import PartialFile
 from cordwood.archive.ranged_file import AHEAD_BYTES
 from cordwood.errors import StorageError
 from cordwood.quantities import KIB, MIB
@@ -163,6 +166,77 @@ def test_who_waits_for_a_failing_thread_tries_by_itself(tmp_path: Path) -> None:
     assert sum(isinstance(result, OSError) for result in results) == 1
     assert results.count(bench.contents[0][:10]) == 7
     assert ranges(bench) == 2
+
+
+@pytest.mark.parametrize("way", ["read_at", "holding"])
+@pytest.mark.parametrize("who", ["the same thread", "another thread"])
+def test_a_block_whose_reader_was_interrupted_in_its_cleanup_is_fetched_by_the_next(
+    bench: RangedBench, monkeypatch: pytest.MonkeyPatch, way: str, who: str
+) -> None:
+    file, content = bench.files[0], bench.contents[0]
+    bench.failing.fail_at(1)
+    held: list[BaseException] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(PartialFile, "_give_up", _interrupted)
+        try:
+            getattr(file, way)(0, 10)
+        except KeyboardInterrupt as error:
+            if who == "the same thread":
+                held.append(error)  # with its traceback, and what that refers to
+    assert file._partial is not None
+    assert COMING in file._partial.kept.blocks
+    results: list[bytes] = []
+
+    def read() -> None:
+        results.append(file.read_at(0, 10))
+
+    if who == "the same thread":
+        read()
+    else:
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        thread.join(60)
+
+    assert results == [content[:10]]
+
+
+def _interrupted(*_arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_block_that_a_living_thread_fetches_is_not_taken_over(
+    bench: RangedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partial_file, "LOOK_S", 0.001)
+    content = bench.contents[0]
+    asked, answering = threading.Event(), threading.Event()
+
+    class Slow(WatchedObjects):
+        def get_range(
+            self, key: str, position: int, size: int, *, whole: int | None = None
+        ) -> bytes:
+            asked.set()
+            answering.wait(60)
+            return super().get_range(key, position, size, whole=whole)
+
+    slow = Slow(bench.failing)
+    bench.use(slow)
+    file = bench.files[0]
+    results: list[bytes] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(file.read_at(0, 10))) for _ in range(2)
+    ]
+    threads[0].start()
+    asked.wait(60)
+    threads[1].start()
+
+    threads[1].join(0.1)  # it looks again, and goes on waiting
+    answering.set()
+    for thread in threads:
+        thread.join()
+
+    assert results == [content[:10]] * 2
+    assert slow.calls == 1
 
 
 # --- the cache ------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from cordwood.archive.segment_copy import ArchivedFile
 from cordwood.errors import LogClosedError, StorageError
 from cordwood.format.file_names import FileKind
 from fakes.failing_objects import FailingObjects
+from fakes.interrupter import interrupt
 from fakes.simulated_fs import SimulatedFileSystem
 
 
@@ -168,3 +169,21 @@ def test_what_an_earlier_process_left_is_removed(shelf: Shelf) -> None:
     again.ensure("/cache/b", shelf.objects, "b", shelf.put("b", 10), shelf.reader)
 
     assert shelf.held() == ["b"]
+
+
+def test_a_file_whose_reader_was_interrupted_is_fetched_by_the_next() -> None:
+    where: str | None = ""
+    place = 0
+    while where is not None:
+        place += 1
+        shelf = Shelf()
+        file = shelf.put("a", 10)
+
+        where = interrupt(lambda: shelf.ensure("a", file), place)  # noqa: B023
+
+        thread = threading.Thread(target=shelf.ensure, args=("a", file), daemon=True)
+        thread.start()
+        thread.join(60)
+        assert not thread.is_alive(), where
+        assert shelf.held() == ["a"], where
+    assert place > 20
