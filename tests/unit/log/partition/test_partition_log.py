@@ -41,6 +41,7 @@ from fakes.client_batches import NOW, client_batch, marker_batch, raw_batch, raw
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import ShortWrite, SimulatedFileSystem
 from fakes.simulated_store import IdleFlusher, log_of, new_log, open_store
+from fakes.without_collector import without_collector
 
 DIRECTORY = "/data/events-0"
 
@@ -1045,6 +1046,26 @@ def test_a_deleted_segment_that_nobody_reads_is_let_go(fs: SimulatedFileSystem) 
     gc.collect()
 
     assert [reference() for reference in deleted] == [None, None]
+
+
+@pytest.mark.parametrize("durability", ["os", "disk"])
+def test_the_log_of_a_deleted_topic_is_freed_without_a_search_for_garbage(
+    fs: SimulatedFileSystem, durability: str
+) -> None:
+    store, log = new_log(fs, {"durability": durability})
+    append_all(log, 3)
+    log.append_many([(b"key", b"value")])
+    log.roll()
+    log.append(b"last")
+    assert len(values(log)) == 5
+    assert log.find_damages() == []
+    kept = weakref.ref(log)
+
+    with without_collector():
+        del log
+        store.delete_topic("events")
+
+        assert kept() is None
 
 
 def test_deletion_survives_another_partition_s_checkpoint_and_a_power_cut() -> None:
