@@ -1,5 +1,6 @@
 """The shell around requests: frames, order, limits. Whoever misbehaves harms only itself."""
 
+import gc
 import socket
 import struct
 import threading
@@ -8,9 +9,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import cordwood
+from cordwood.broker.net.connections.client_connection import ClientConnection
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.messages import decode_response, encode_request
 from fakes.client_batches import client_batch
+from fakes.without_collector import without_collector
 from wire.raw_client import RawClient, framed, request_header
 from wire.record_requests import Wanted, fetch_body, produce, produce_body, receive_produced
 from wire.waiting import await_true
@@ -288,3 +291,28 @@ def test_unknown_tagged_fields_of_the_header_are_passed_over(client: RawClient, 
 
     (answer,) = receive_produced(client, 9).responses
     assert answer.partition_responses[0].error_code == 0
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def test_a_client_that_left_leaves_nothing_for_the_garbage_collector(
+    broker: cordwood.Broker, topic: str
+) -> None:
+    """The broker searches for garbage rarely: thousands of short connections would wait for it."""
+    with without_collector():
+        before = _connections()
+        with RawClient(broker.bootstrap_servers) as client:
+            produce(client, topic, BATCH)
+            client.send(ApiKey.FETCH, 12, fetch_body(12, [Wanted(topic=topic)]))
+            client.receive(ApiKey.FETCH, 12)
+            assert client.is_answered()
+            own = _connections() - before
+            assert own
+
+        await_true(lambda: not own & _connections())
+
+
+def _connections() -> set[int]:
+    """The connections in memory, open or not."""
+    return {id(each) for each in gc.get_objects() if isinstance(each, ClientConnection)}

@@ -131,7 +131,7 @@ class BuiltRun:
 
 
 def build_runs(
-    records: list[Any], now_ms: TimestampMs, style: BatchStyle, scratch: bytearray
+    records: list[Any], now_ms: TimestampMs, style: BatchStyle, scratch: bytearray | memoryview
 ) -> Iterator[BuiltRun]:
     """The batches that `build_batches` makes, as many in a run as can be written together.
 
@@ -163,7 +163,7 @@ def build_runs(
         )
         batch = UnplacedBatch(built.size, built.record_count, built.max_timestamp)
         index = following
-        if out.obj is scratch and style.codec is Codec.NONE:
+        if out.obj is view.obj and style.codec is Codec.NONE:
             end_of_run += built.size
             run.data = view[:end_of_run]
             run.batches.append(batch)

@@ -167,6 +167,7 @@ class LogWatch:
                     self._failed(watch)
             if log.state.is_closed:
                 self._watches.pop(log, None)
+                log.promises.watch(None)  # the watch refers to the log: neither would be freed
                 when_closed, watch.when_closed = watch.when_closed, []
                 for tell in when_closed:
                     self._tell(watch, tell)

@@ -11,6 +11,7 @@ from cordwood.format.batch_builder import RUN_BYTES, BatchStyle, build_runs, bui
 from cordwood.format.compression import Codec
 from cordwood.format.record import Header, Record
 from cordwood.format.unplaced_batch import UnplacedBatch
+from cordwood.fresh_pages import fresh_pages
 from cordwood.log.partition.batch_writer import BatchWriter
 from cordwood.log.partition.group_commit import GroupCommit, PendingAppend
 from cordwood.log.partition.log_parts import LogParts
@@ -51,11 +52,14 @@ def check_records(items: list[Any], config: TopicConfig, now_ms: TimestampMs) ->
 class _Scratch(threading.local):
     """A buffer for each thread that appends: one for each log would be too many.
 
+    It costs as much as the largest run of the thread. Threads that commit offsets append a few
+    hundred bytes at a time.
+
     None while an append of the thread uses it: a signal handler may append something meanwhile.
     """
 
     def __init__(self) -> None:
-        self.kept: bytearray | None = None
+        self.kept: memoryview | None = None
 
 
 _SCRATCH: Final = _Scratch()
@@ -202,7 +206,7 @@ class Appending:
         with holder.lock:
             first = self._check_expected(expected_offset)
             left = len(items)
-            scratch = _SCRATCH.kept or bytearray(RUN_BYTES)
+            scratch = _SCRATCH.kept or memoryview(fresh_pages(RUN_BYTES))
             _SCRATCH.kept = None
             try:
                 for run in build_runs(items, now_ms, style, scratch):

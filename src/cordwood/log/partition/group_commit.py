@@ -168,10 +168,8 @@ class GroupCommit:
     """Writes and syncs the appends of many threads together, for one log."""
 
     def __init__(self, holder: StateHolder, writer: BatchWriter, syncing: LogSync) -> None:
-        self._holder = holder
-        self._writer = writer
-        self._syncing = syncing
-        self._queue = CommitQueue(self._serve)
+        self._groups = _GroupWriter(holder, writer, syncing)
+        self._queue = CommitQueue(self._groups.serve)
 
     def commit(self, item: PendingAppend) -> None:
         """Return once `item` is written and synced, or has an error."""
@@ -183,10 +181,23 @@ class GroupCommit:
 
     def place_all(self, items: list[PendingAppend]) -> None:
         """Write all of them, without a sync; each gets an offset or an error. Takes the lock."""
+        self._groups.place_all(items)
+
+
+class _GroupWriter:
+    """What the leader of a group does for it. It does not know the queue."""
+
+    def __init__(self, holder: StateHolder, writer: BatchWriter, syncing: LogSync) -> None:
+        self._holder = holder
+        self._writer = writer
+        self._syncing = syncing
+
+    def place_all(self, items: list[PendingAppend]) -> None:
         with self._holder.lock:
             self._place(items)
 
-    def _serve(self, group: list[PendingAppend]) -> None:
+    def serve(self, group: list[PendingAppend]) -> None:
+        """Write and sync the items; each is served afterwards."""
         with self._holder.sync_lock:
             if self._syncing.is_new and not self._settle(group):
                 return

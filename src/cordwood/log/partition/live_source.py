@@ -1,6 +1,7 @@
 """The log of the process that writes it, as its readers and as other replicas see it."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.format.small_files.segment_manifest import Hole
@@ -82,8 +83,9 @@ class ReplicaSource(LiveSource):
 
     def __init__(self, holder: StateHolder, archive: LogArchive, producers: LogProducers) -> None:
         super().__init__(holder, archive, producers)
-        self.view = self._local_view
+        self.view = partial(_local_view, holder)
 
-    def _local_view(self) -> LogView:
-        state = self._holder.state
-        return LogView(state.segments, state.start, state.end)
+
+def _local_view(holder: StateHolder) -> LogView:
+    state = holder.state
+    return LogView(state.segments, state.start, state.end)

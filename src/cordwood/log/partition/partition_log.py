@@ -75,11 +75,13 @@ class PartitionLog(LogReader):
         self._holder = holder
         self.epochs = LogEpochs(parts, loaded.epochs, loaded.end)
         self.producers = LogProducers(parts, holder, loaded.producers)
-        self.archive = LogArchive(holder)
+        # The parts of a log do not refer to it: so it is freed when nobody uses it any more, and
+        # does not wait for a search for garbage.
+        self.archive = archive = LogArchive(holder)
         super().__init__(
             parts.topic, parts.partition, LiveSource(holder, self.archive, self.producers)
         )
-        self._gaps = SegmentGaps(self.source, lambda: self.archive.local_view)
+        self._gaps = SegmentGaps(self.source, lambda: archive.local_view)
         self.rolling = Rolling(parts, holder, self.producers)
         self.syncing = LogSync(parts, holder, self.producers, self.rolling, self.epochs)
         self.truncation = Truncation(

@@ -172,8 +172,9 @@ class StateHolder:
         if self._waiters:
             with self._progress:
                 self._progress.notify_all()
-        if self._watcher is not None:
-            self._watcher()
+        watcher = self._watcher  # another thread may take it away
+        if watcher is not None:
+            watcher()
         for listener in self._listeners:
             listener()
 
@@ -308,7 +309,8 @@ class StateHolder:
 
         Also when a log with other replicas grows: they fetch before the sync.
         It is called from the thread in which that happens, with locks held: it must return at
-        once and must not call this log.
+        once and must not call this log. None: nobody is called any more, except by a thread that
+        has begun.
         """
         self._watcher = watcher
 

@@ -15,6 +15,7 @@ from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store, StoreSetup
+from fakes.without_collector import without_collector
 
 
 class Entry:
@@ -134,3 +135,16 @@ def test_logs_that_come_and_go_leave_nothing_behind(
     assert alive == [bench.named("t", 1)]
     bench.delete("t")
     assert len(bench.logs) == 0
+
+
+def test_a_deleted_log_is_freed_without_a_search_for_garbage(bench: Bench) -> None:
+    first = bench.named("t")
+    assert first is not None
+    first.log.append(b"one")
+    kept = weakref.ref(first.log)
+    del first
+
+    with without_collector():
+        bench.delete("t")
+
+        assert kept() is None

@@ -81,9 +81,9 @@ def test_a_group_that_is_interrupted_half_way_is_not_written_twice() -> None:
     fs.watch = interrupt_at(1, "create", ".log")
 
     with pytest.raises(KeyboardInterrupt):
-        commits._serve(items)
+        commits._groups.serve(items)
     fs.watch = None
-    commits._serve(items)
+    commits._groups.serve(items)
 
     assert [item.is_served for item in items] == [True] * 5
     assert [len(value or b"") for value in values(log)] == sizes
@@ -177,11 +177,11 @@ def test_no_item_of_an_interrupted_group_is_written_twice(expected: int | None, 
         return log, GroupCommit(log.promises._holder, log.batches._writer, log.syncing), items
 
     _, commits, items = group()
-    count = places(lambda: commits._serve(items))
+    count = places(lambda: commits._groups.serve(items))
     for place in range(1, count + 1, step):
         log, commits, items = group()
-        where = interrupt(lambda: commits._serve(items), place)  # noqa: B023 (run at once)
-        commits._serve(items)
+        where = interrupt(lambda: commits._groups.serve(items), place)  # noqa: B023 (run at once)
+        commits._groups.serve(items)
 
         assert values(log) == [b"a", b"b", b"c"], where
         assert [item.offset for item in items] == [0, 1, 2], where

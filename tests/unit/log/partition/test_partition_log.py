@@ -4,6 +4,7 @@ import errno
 import gc
 import logging
 import random
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -39,8 +40,10 @@ from cordwood.storage.files import read_whole
 from cordwood.storage.segment_indexes import SegmentIndexes
 from fakes.client_batches import NOW, client_batch, marker_batch, raw_batch, raw_record
 from fakes.manual_clock import ManualClock
+from fakes.resident_size import resident_bytes
 from fakes.simulated_fs import ShortWrite, SimulatedFileSystem
 from fakes.simulated_store import IdleFlusher, log_of, new_log, open_store
+from fakes.without_collector import without_collector
 
 DIRECTORY = "/data/events-0"
 
@@ -1045,6 +1048,50 @@ def test_a_deleted_segment_that_nobody_reads_is_let_go(fs: SimulatedFileSystem) 
     gc.collect()
 
     assert [reference() for reference in deleted] == [None, None]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the resident size is in /proc")
+def test_a_thread_that_appends_little_keeps_little(log: PartitionLog) -> None:
+    """Its buffer has room for 1.3 MB."""
+    count = 32
+    appended, measured = threading.Barrier(count + 1), threading.Event()
+
+    def append() -> None:
+        log.append_many([(b"key", b"value")])
+        appended.wait()
+        measured.wait()
+
+    threads = [threading.Thread(target=append) for _ in range(count)]
+    before = resident_bytes()
+    for thread in threads:
+        thread.start()
+    appended.wait()
+    grown = resident_bytes() - before
+    measured.set()
+    for thread in threads:
+        thread.join()
+
+    assert grown < count * 600_000  # stacks and all
+
+
+@pytest.mark.parametrize("durability", ["os", "disk"])
+def test_the_log_of_a_deleted_topic_is_freed_without_a_search_for_garbage(
+    fs: SimulatedFileSystem, durability: str
+) -> None:
+    store, log = new_log(fs, {"durability": durability})
+    append_all(log, 3)
+    log.append_many([(b"key", b"value")])
+    log.roll()
+    log.append(b"last")
+    assert len(values(log)) == 5
+    assert log.find_damages() == []
+    kept = weakref.ref(log)
+
+    with without_collector():
+        del log
+        store.delete_topic("events")
+
+        assert kept() is None
 
 
 def test_deletion_survives_another_partition_s_checkpoint_and_a_power_cut() -> None:

@@ -666,7 +666,7 @@ class ClientConnection:
         if self._unmuting is not None:
             self._unmuting.cancel()
         self.leave_row()
-        self._registration.leave()
+        self._registration.end()
         self._socket.close()
         for frame in (self._frame, self._handled):
             if frame is not None:

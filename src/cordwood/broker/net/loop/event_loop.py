@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cordwood.broker.net.memory.frame_pool import FramePool
+from cordwood.fresh_pages import fresh_pages
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class EventLoop:
     def __init__(self, name: str) -> None:
         self.name = name
         # Connections receive into this buffer, and copy what they have to keep.
-        self.scratch = memoryview(bytearray(RECEIVE_BYTES))
+        self.scratch = memoryview(fresh_pages(RECEIVE_BYTES))
         self.frames = FramePool()
         self.receive_together: ReceivesTogether | None = None
         self.before_waiting: Callable[[], None] | None = None  # what is called first in each turn

@@ -6,10 +6,10 @@ buffers of ordinary sizes are kept while they are used again and again, and free
 fresh buffer is mapped: until bytes arrive, it costs nothing.
 """
 
-import contextlib
 import mmap
 from typing import Final
 
+from cordwood.fresh_pages import fresh_pages
 from cordwood.quantities import KIB, MIB
 
 _KEPT_BYTES_MAX: Final = 8 * MIB  # by one loop
@@ -41,7 +41,7 @@ class FramePool:
         room = _room(size)
         kept = self._kept.get(room)
         if not kept:
-            return _mapped(room)
+            return fresh_pages(room)
         self._kept_bytes -= room
         found = kept.pop()
         self._idle[room] = min(self._idle.get(room, 0), len(kept))
@@ -71,12 +71,3 @@ class FramePool:
 
 def _room(size: int) -> int:
     return size if size > _LARGEST else max(_SMALLEST, 1 << (size - 1).bit_length())
-
-
-def _mapped(size: int) -> mmap.mmap:
-    buffer = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        # The first byte would cost 2 MiB otherwise. Kernels without huge pages refuse.
-        with contextlib.suppress(OSError):
-            buffer.madvise(mmap.MADV_NOHUGEPAGE)
-    return buffer

@@ -1,8 +1,8 @@
 """The threads for requests that may wait for the disk.
 
-A thread costs more than its stack: each that has appended something keeps a buffer of 1.3 MB for
-the next time. So there are only as many as there are tasks at once, and those that had nothing to
-do for a while end.
+A thread costs more than its stack: each that has appended something keeps a buffer, as large as
+the most that it appended at once, up to 1.3 MB. So there are only as many as there are tasks at
+once, and those that had nothing to do for a while end.
 """
 
 import logging

@@ -9,6 +9,10 @@ from cordwood.broker.net.loop.event_loop import (
 )
 
 
+def _nobody(mask: int) -> None:
+    """The connection is closed."""
+
+
 class Registration:
     """What is reported of one connection. Belongs to the thread of its loop.
 
@@ -37,6 +41,15 @@ class Registration:
 
     def leave(self) -> None:
         self._loop.unregister(self._fd)
+
+    def end(self) -> None:
+        """Leave for good, and forget the connection.
+
+        The connection refers to this object. If both referred to each other, a closed connection
+        would stay in memory until a search for garbage, which is rare.
+        """
+        self.leave()
+        self._ready = _nobody
 
     def listen(self) -> None:
         self._set(self.interest | READABLE)

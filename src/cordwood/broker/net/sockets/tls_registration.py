@@ -46,6 +46,10 @@ class TlsRegistration(Registration):
         self._is_entered = False
         super().leave()
 
+    def end(self) -> None:
+        super().end()
+        self._connection_ready = self._ready
+
     def _set(self, interest: int) -> None:
         super()._set(interest)
         self._look_soon()

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import struct
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from cordwood.broker.net.memory.memory_budget import FrameMemory
 from cordwood.protocol.api_catalog import ApiKey
 from fakes.connection_bench import ConnectionBench, frame, ids
+from fakes.without_collector import without_collector
 
 COORDINATOR, METADATA = ApiKey.FIND_COORDINATOR, ApiKey.METADATA
 PRODUCE, FETCH = ApiKey.PRODUCE, ApiKey.FETCH
@@ -547,3 +549,15 @@ def test_a_broker_that_stops_starts_nothing_new_and_finishes_what_it_began(
 
     assert bench.receive() == [1]
     assert ids(bench.fetches.started) == [1]
+
+
+def test_a_closed_connection_is_freed_without_a_search_for_garbage() -> None:
+    bench = ConnectionBench()
+    bench.send(frame(METADATA, 1))
+    kept = weakref.ref(bench.connection._socket)
+
+    with without_collector():
+        bench.close()
+        del bench.connection
+
+        assert kept() is None

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import ssl
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from cordwood.broker.net.loop.event_loop import HUNG_UP, READABLE, WRITABLE, Eve
 from cordwood.broker.net.sockets.tls_registration import TlsRegistration
 from cordwood.broker.net.sockets.tls_socket import TlsSocket
 from fakes.tls_pair import TlsPair
+from fakes.without_collector import without_collector
 
 KIB = 1024
 
@@ -255,3 +257,34 @@ def test_what_a_client_sent_before_it_broke_off_is_received(pair: TlsPair) -> No
             pair.broker.send(b"x")
 
     assert pair.broker.recv_into(memoryview(bytearray(100))) == 7
+
+
+def test_a_connection_that_ended_is_freed_without_a_search_for_garbage(
+    pair: TlsPair, loops: tuple[EventLoop, EventLoop]
+) -> None:
+    reader = Reader(pair.broker, loops[0])
+    reader.registration.enter(loops[0])
+    pair.client.send(b"request")
+    turn(loops[0])
+    kept = weakref.ref(reader)
+
+    with without_collector():
+        reader.registration.end()
+        del reader
+
+        assert kept() is None
+
+
+def test_nothing_is_reported_of_a_connection_that_ended(
+    pair: TlsPair, loops: tuple[EventLoop, EventLoop]
+) -> None:
+    reader = Reader(pair.broker, loops[0])
+    reader.registration.enter(loops[0])
+    pair.client.send(b"x" * 1000)
+    loops[0]._turn()
+    so_far = len(reader.received)
+
+    reader.registration.end()  # a look into OpenSSL is due
+    turn(loops[0], 10)
+
+    assert 0 < so_far == len(reader.received) < 1000
