@@ -21,6 +21,7 @@ from cordwood.broker.net.loop.event_loop import RECEIVE_BYTES, EventLoop
 from cordwood.broker.net.requests.answer import Connection
 from cordwood.broker.net.rows.row_transfers import receive_row
 from cordwood.broker.net.rows.socket_rows import RowMember, SocketRows
+from cordwood.fresh_pages import fresh_pages
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class GatheredFrames:
         self._loop = loop
         self._take_all = take_all
         self.rows = SocketRows()
-        self._buffer = memoryview(bytearray(_GATHERED_BYTES_MAX + RECEIVE_BYTES))
+        self._buffer = memoryview(fresh_pages(_GATHERED_BYTES_MAX + RECEIVE_BYTES))
         self._connections: list[Gathering] = []
         self._ends: list[int] = []
         self._size = 0
