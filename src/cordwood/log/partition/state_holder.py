@@ -138,7 +138,7 @@ class StateHolder:
     def extend(self, high_watermark: Offset, end: Offset) -> None:
         """Replace the state after an append, as `commit` does: the log now ends at `end`.
 
-        Holds `lock`. Of the marks only the high watermark can have moved.
+        Holds `lock`. Of the marks only the high watermark can have moved. `_replace` is too slow.
         """
         old = self.state
         shown, old_end = old[:2]
