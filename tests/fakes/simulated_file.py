@@ -94,8 +94,8 @@ class SimulatedFile:
             return memoryview(bytes(self._node.content))
 
     @property
-    def syncs_by_descriptor(self) -> bool:
-        return False
+    def sync_descriptor(self) -> None:
+        return None
 
     def fileno(self) -> int:
         raise io.UnsupportedOperation("a simulated file has no descriptor")

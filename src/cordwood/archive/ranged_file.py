@@ -106,8 +106,8 @@ class RangedFile:
         raise io.UnsupportedOperation("only a part of the file is here: see `holding`")
 
     @property
-    def syncs_by_descriptor(self) -> bool:
-        return False
+    def sync_descriptor(self) -> None:
+        return None
 
     def write_at(self, position: int, data: Buffer) -> int:
         raise io.UnsupportedOperation("an archived file does not change")

@@ -20,6 +20,11 @@ except ImportError:  # the plain form needs no Cython installed
 
 if cython.compiled:
     from cython.cimports.cordwood.format import kernel_tables as tables  # type: ignore
+    from cython.cimports.cordwood.format.python_api import (  # type: ignore
+        PyObject_GC_Track,
+        cordwood_forget_hash,
+        cordwood_new_items,
+    )
     from cython.cimports.cordwood.format.small_checksums import small_crc32c, small_size_max  # type: ignore
     from cython.cimports.cordwood.primitives import (  # type: ignore
         int32,
@@ -29,6 +34,8 @@ if cython.compiled:
         varlong,
         wrapping_sum,
     )
+    from cython.cimports.cpython.ref import Py_INCREF  # type: ignore
+    from cython.cimports.cpython.tuple import PyTuple_SET_ITEM  # type: ignore
     from cython.cimports.libc.string import memcpy  # type: ignore
 else:
     from cordwood.format import kernel_tables as tables
@@ -41,7 +48,6 @@ _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
 _TRANSACTIONAL = cython.declare(cython.int, 0x10)
 # Up to this size, calling the package for the checksum costs more.
 _SMALL_BATCH = cython.declare(cython.Py_ssize_t, small_size_max(256))
-_new_tuple = tuple.__new__
 _SMALL_SURVEY = cython.declare(cython.Py_ssize_t, 16384)  # too short to release the GIL for
 _INT64_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 
@@ -498,16 +504,27 @@ def _survey(
             return None
     elif crc32c(source[start + 21 : end]) != crc:  # type: ignore[index]
         return None
-    # The constructor of the class takes twice as long.
-    return _new_tuple(
-        UnplacedBatch,
-        (
-            size,
-            count,
-            newest,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            is_transactional,
-        ),
+    return _unplaced(
+        (size, count, newest, producer_id, producer_epoch, base_sequence, is_transactional)
     )
+
+
+@cython.cfunc
+def _unplaced(items: tuple) -> object:
+    """The named tuple, filled in place: its constructor takes several times as long.
+
+    Nothing can fail or look at it before it is filled, so it needs no zeros at first.
+    """
+    if cython.compiled:
+        batch: tuple = cython.cast(tuple, cordwood_new_items(UnplacedBatch, len(items)))
+        index: cython.Py_ssize_t
+        item: object
+        cordwood_forget_hash(batch)
+        for index in range(len(items)):
+            item = items[index]
+            Py_INCREF(item)
+            PyTuple_SET_ITEM(batch, index, item)
+        PyObject_GC_Track(batch)
+        return batch
+    else:
+        return tuple.__new__(UnplacedBatch, items)

@@ -33,11 +33,12 @@ class EntryFile:
     Owned by the segment; only its writer may append, flush, seal, truncate and rename. Any
     thread may take `entries` and search in it meanwhile: it only grows, or is replaced.
 
-    Invariant: while active, the first `_flushed_size` bytes of `_active` are in the file.
+    Invariant: while active, the first `_flushed_size` bytes of `active` are in the file.
+
+    active   the entries, in memory, while more may be added; its index may add to them. Else None
     """
 
     __slots__ = (
-        "_active",
         "_entry_size",
         "_file_size",
         "_flushed_size",
@@ -49,6 +50,7 @@ class EntryFile:
         "_path",
         "_sealed",
         "_skips_zeros",
+        "active",
     )
 
     def __init__(
@@ -73,7 +75,7 @@ class EntryFile:
         self._is_mapped = mapped
         self._skips_zeros = skip_zeros
         self._must_exist = must_exist
-        self._active: bytearray | None = None
+        self.active: bytearray | None = None
         self._sealed: memoryview | None = None
         self._flushed_size = 0
         self._file_size = 0
@@ -88,12 +90,12 @@ class EntryFile:
     @property
     def is_active(self) -> bool:
         """Whether entries may be appended."""
-        return self._active is not None
+        return self.active is not None
 
     @property
     def entries(self) -> bytearray | memoryview:
         """The present entries as bytes. Take it once per search; do not keep a view of it."""
-        active = self._active
+        active = self.active
         if active is not None:
             return active
         sealed = self._sealed
@@ -133,8 +135,8 @@ class EntryFile:
 
         The file keeps its entries. If they come out the same, nothing is written.
         """
-        assert self._active is not None, f"{self._path} is sealed"
-        self._active = bytearray()
+        assert self.active is not None, f"{self._path} is sealed"
+        self.active = bytearray()
         self._flushed_size = 0
         self._is_derived_anew = True
 
@@ -144,19 +146,19 @@ class EntryFile:
 
     def append(self, entry: bytes) -> None:
         """Add one entry in memory. See `flush`."""
-        assert self._active is not None, f"{self._path} is sealed"
+        assert self.active is not None, f"{self._path} is sealed"
         assert len(entry) == self._entry_size, entry
-        self._active += entry
+        self.active += entry
 
     def extend(self, entries: bytes | bytearray | memoryview) -> None:
         """Add encoded entries in memory, as a kernel found them in a segment."""
-        assert self._active is not None, f"{self._path} is sealed"
+        assert self.active is not None, f"{self._path} is sealed"
         assert len(entries) % self._entry_size == 0, len(entries)
-        self._active += entries
+        self.active += entries
 
     def flush(self) -> None:
         """Write the entries that are not in the file yet. After an error, flush again."""
-        active = self._active
+        active = self.active
         if active is None:
             return
         if self._is_derived_anew:
@@ -213,19 +215,19 @@ class EntryFile:
         """Sync and release the memory; from now on lookups map the file."""
         self.sync()
         self._sealed = None
-        self._active = None
+        self.active = None
 
     def truncate_to(self, count: int) -> None:
         """Keep the first `count` entries."""
         kept = bytes(self.entries[: count * self._entry_size])
-        if self._active is None:
+        if self.active is None:
             self._replace(kept)
             self._sealed = None
             return
         if len(kept) < self._file_size:
             self._replace(kept[: self._flushed_size])
         # A new array, not a shorter one: a running search keeps the one it took.
-        self._active = bytearray(kept)
+        self.active = bytearray(kept)
 
     def check_size(self) -> None:
         """Raise `FormatError` unless the file is a whole number of entries."""
@@ -260,13 +262,13 @@ class EntryFile:
     def close(self) -> None:
         """Release map and memory without flushing; call `seal` first to keep new entries."""
         self._sealed = None
-        self._active = None
+        self.active = None
 
     def _activate(self, entries: bytearray, *, file_size: int) -> None:
         self._flushed_size = len(entries)
         self._file_size = file_size
         self._is_synced = self._is_derived_anew = False
-        self._active = entries
+        self.active = entries
         self._sealed = None
 
     def _size_on_disk(self) -> int:
@@ -316,7 +318,7 @@ class EntryFile:
         try:
             replace_file(self._fs, self._path, content)
         except OSError as error:
-            if self._active is None or error.errno not in FULL_DISK_ERRNOS:
+            if self.active is None or error.errno not in FULL_DISK_ERRNOS:
                 raise
             # No space for a second file. The entries are still in memory, and the next flush
             # that finds space writes them all.

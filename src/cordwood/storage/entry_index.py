@@ -8,7 +8,7 @@ import logging
 from struct import Struct
 from typing import ClassVar, Self
 
-from cordwood.errors import LimitExceededError
+from cordwood.errors import FormatError, LimitExceededError
 from cordwood.quantities import Offset
 from cordwood.storage.entry_file import EntryFile, floor_slot
 from cordwood.storage.files import FileSystem
@@ -110,11 +110,11 @@ class BoundedIndex(EntryIndex):
 
     Its entries contain an offset relative to the base, which never decreases.
 
-    Entries are added while there are fewer than `_max_count`. A file of an earlier, higher limit
-    may hold more: then the index is full.
+    Entries are added while they take less than `_size_max` bytes. A file of an earlier, higher
+    limit may hold more: then the index is full.
     """
 
-    __slots__ = ("_max_count",)
+    __slots__ = ("_size_max",)
 
     _LAYOUT: ClassVar[Struct]
     _OFFSET_FIELD: ClassVar[int]  # number of the relative offset among the fields of an entry
@@ -122,7 +122,7 @@ class BoundedIndex(EntryIndex):
 
     def __init__(self, file: EntryFile, base_offset: Offset, *, max_bytes: int = 0) -> None:
         super().__init__(file, base_offset)
-        self._max_count = max_bytes // self._ENTRY_SIZE - self._KEPT_BACK
+        self._size_max = (max_bytes // self._ENTRY_SIZE - self._KEPT_BACK) * self._ENTRY_SIZE
 
     @classmethod
     def create(cls, fs: FileSystem, path: str, base_offset: Offset, *, max_bytes: int) -> Self:
@@ -156,13 +156,16 @@ class BoundedIndex(EntryIndex):
     @property
     def room(self) -> int:
         """How many more entries fit."""
-        return max(self._max_count - self.count, 0)
+        return max(self._size_max // self._ENTRY_SIZE - self.count, 0)
 
     @property
     def is_full(self) -> bool:
         """Whether the segment must roll before the next entry. True for a sealed index."""
-        file = self._file
-        return not file.is_active or len(file.entries) // self._ENTRY_SIZE >= self._max_count
+        entries = self._file.active
+        return entries is None or len(entries) >= self._size_max
+
+    def _full_error(self) -> FormatError:
+        return FormatError(f"{self.path} is full with {self.count} entries")
 
     def extend(self, entries: bytes | bytearray | memoryview) -> None:
         """Add encoded entries that a kernel derived from the log; they must fit: see `room`."""

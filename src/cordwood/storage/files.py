@@ -92,8 +92,8 @@ class File(Protocol):
         ...
 
     @property
-    def syncs_by_descriptor(self) -> bool:
-        """Whether `sync` is fdatasync of the descriptor, which the kernel can run by itself."""
+    def sync_descriptor(self) -> int | None:
+        """The descriptor, if `sync` is no more than its fdatasync, which the kernel can run."""
         ...
 
     def close(self) -> None:

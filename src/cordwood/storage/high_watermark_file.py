@@ -138,7 +138,9 @@ class HighWatermarkFile:
                 _store(cells, word, durable)
         else:
             turn = self._durable_turn ^ 1
-            _store(cells, _DURABLE_WORDS[turn], durable)
+            word = _DURABLE_WORDS[turn]
+            cells[word] = durable
+            cells[word + 1] = ~durable
             self._durable_turn = turn  # at last: after an interrupt, the same slot is tried again
         self._durable = durable
 

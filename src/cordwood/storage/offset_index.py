@@ -51,19 +51,17 @@ class OffsetIndex(BoundedIndex):
 
         Raises `FormatError` if full, not after the last entry, or too far from the base.
         """
-        file = self._file
-        entries = file.entries
-        count = len(entries) // OFFSET_ENTRY_SIZE
-        if count >= self._max_count:
-            raise FormatError(f"{self.path} is full with {count} entries")
+        entries = self._file.active
+        if entries is None or len(entries) >= self._size_max:
+            raise self._full_error()
         relative_offset = offset - self.base_offset
-        if count:
-            last_at = (count - 1) * OFFSET_ENTRY_SIZE
+        if entries:
+            last_at = len(entries) - OFFSET_ENTRY_SIZE
             if relative_offset <= OFFSET_ENTRY.unpack_from(entries, last_at)[_RELATIVE_OFFSET]:
                 last_offset = self.last_offset
                 raise FormatError(f"offset {offset} is not beyond the last entry's, {last_offset}")
         if 0 <= relative_offset <= INT32_MAX and 0 <= position <= INT32_MAX:
-            file.append(OFFSET_ENTRY.pack(relative_offset, position))
+            entries += OFFSET_ENTRY.pack(relative_offset, position)
         else:  # raises with the reason
             encode_offset_entry(OffsetEntry(relative_offset=relative_offset, position=position))
 

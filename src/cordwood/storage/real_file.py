@@ -10,6 +10,9 @@ import mmap
 import os
 import sys
 from collections.abc import Iterator
+from typing import Final
+
+_HAS_FDATASYNC: Final = hasattr(os, "fdatasync")
 
 
 @contextlib.contextmanager
@@ -91,8 +94,8 @@ class RealFile:
             return memoryview(map_file(self._fd, 0, access=mmap.ACCESS_READ))
 
     @property
-    def syncs_by_descriptor(self) -> bool:
-        return hasattr(os, "fdatasync")
+    def sync_descriptor(self) -> int | None:
+        return self._fd if _HAS_FDATASYNC else None
 
     def fileno(self) -> int:
         return self._fd

@@ -46,7 +46,6 @@ class Segment:
         "_is_dense",
         "_largest",
         "_limits",
-        "_writer",
         "base_offset",
         "boundaries",
         "created_ms",
@@ -58,9 +57,11 @@ class Segment:
         "indexes",
         "names",
         "offset_limit",
+        "writer",
     )
 
     is_archived = False
+    writer: SegmentWriter  # not set before the segment is activated
 
     def __init__(
         self,
@@ -90,7 +91,8 @@ class Segment:
         self._limits = limits
         self._is_dense = limits.is_dense
         self._largest: tuple[TimestampMs, Offset] | None = None
-        self._writer = None if handles.is_frozen else self._new_writer()
+        if not handles.is_frozen:
+            self.writer = self._new_writer()
 
     # --- opening -----------------------------------------------------------------------------
 
@@ -169,7 +171,7 @@ class Segment:
         self.handles.open_for_writing()
         self.indexes.activate(is_synced=is_synced)
         self.created_ms = now_ms
-        self._writer = self._new_writer()
+        self.writer = self._new_writer()
         self.boundaries.is_open = True
         self.handles.is_frozen = False
         self._largest = None
@@ -232,12 +234,6 @@ class Segment:
     # --- writing -----------------------------------------------------------------------------
 
     @property
-    def writer(self) -> SegmentWriter:
-        writer = self._writer
-        assert writer is not None, self.name
-        return writer
-
-    @property
     def _own_extent(self) -> SegmentExtent:
         extent = self.extent
         assert isinstance(extent, SegmentExtent), self.name  # another process writes the file
@@ -269,9 +265,7 @@ class Segment:
     def sync_descriptor(self) -> int | None:
         """The descriptor, if `sync_log` is no more than its fdatasync; else None."""
         file = self.handles.file
-        if file is None or self.distrusted.start is not None or not file.syncs_by_descriptor:
-            return None
-        return file.fileno()
+        return None if file is None or self.distrusted.start is not None else file.sync_descriptor
 
     def complete_time_index(self) -> bool:
         """Add the segment's largest timestamp to the time index; True if it was missing.

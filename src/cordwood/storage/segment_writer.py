@@ -7,7 +7,7 @@ from cordwood.format.batch import BatchDecoder
 from cordwood.format.batch_placing import index_stretches
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.quantities import FilePosition, Offset, TimestampMs
-from cordwood.storage.files import Buffer, File, write_all, write_rest
+from cordwood.storage.files import Buffer, File, write_rest
 from cordwood.storage.read_boundaries import ReadBoundaries
 from cordwood.storage.segment_extent import SegmentExtent
 from cordwood.storage.segment_facts import NOT_SEEN
@@ -119,7 +119,9 @@ class SegmentWriter:
         assert file is not None, base_offset
         assert not self._handles.is_frozen, file.name
         assert base_offset >= extent.next_offset, (base_offset, extent.next_offset, file.name)
-        write_all(file, extent.size, data)
+        written = file.write_at(extent.size, data)
+        if written != len(data):
+            write_rest(file, extent.size, data, written)
 
     def _note_appended(
         self,

@@ -21,7 +21,7 @@ from cordwood.format.index_entry import (
     decode_time_entry,
     encode_time_entry,
 )
-from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
+from cordwood.quantities import INT32_MAX, INT64_MAX, NO_TIMESTAMP, Offset, TimestampMs
 from cordwood.storage.entry_file import floor_slot
 from cordwood.storage.entry_index import BoundedIndex
 
@@ -58,16 +58,24 @@ class TimeIndex(BoundedIndex):
         after the limit was lowered below what the index holds. In memory: see `flush`. Raises
         `FormatError` if full, or if the offset decreases or is too far from the base.
         """
-        last_timestamp, last_offset = self.last_entry
-        count = self.count
-        if count and offset < last_offset:
-            raise FormatError(f"offset {offset} is below the last entry's, {last_offset}")
-        if timestamp <= last_timestamp:
+        entries = self._file.active
+        assert entries is not None, f"{self.path} is sealed"
+        relative_offset = offset - self.base_offset
+        if entries:
+            last_timestamp, last = TIME_ENTRY.unpack_from(entries, len(entries) - TIME_ENTRY_SIZE)
+            if last_timestamp < 0 or relative_offset < last or last < 0:
+                last_offset = self.last_entry[1]  # a negative one raises with the reason
+                raise FormatError(f"offset {offset} is below the last entry's, {last_offset}")
+            if timestamp <= last_timestamp:
+                return False
+        elif timestamp <= NO_TIMESTAMP:
             return False
-        if not force and count >= self._max_count:
-            raise FormatError(f"{self.path} is full with {count} entries")
-        entry = TimeEntry(timestamp=timestamp, relative_offset=offset - self.base_offset)
-        self._file.append(encode_time_entry(entry))
+        if not force and len(entries) >= self._size_max:
+            raise self._full_error()
+        if 0 <= relative_offset <= INT32_MAX and timestamp <= INT64_MAX:
+            entries += TIME_ENTRY.pack(timestamp, relative_offset)
+        else:  # raises with the reason
+            encode_time_entry(TimeEntry(timestamp=timestamp, relative_offset=relative_offset))
         return True
 
     def lookup(self, timestamp: TimestampMs) -> tuple[TimestampMs, Offset]:

@@ -1,9 +1,13 @@
 """Parsing the records of batches: edges of the tables, where runs stop."""
 
+import random
+
 import pytest
 
 from cordwood.format import record_scan
-from fakes.client_batches import client_batch, raw_batch, raw_record
+from cordwood.format.unplaced_batch import UnplacedBatch
+from cordwood.quantities import TimestampMs
+from fakes.client_batches import NOW, client_batch, raw_batch, raw_record
 from fakes.parsed_batches import scan, words
 
 
@@ -35,3 +39,44 @@ def test_a_run_of_plain_batches_stops_before_a_compressed_and_a_control_batch() 
         _, rows = scan(data)
 
         assert record_scan.parse_plain_batches(data, rows, 0, 2, words(8 * 9))[:3] == (0, 1, 1)
+
+
+# Checksums are computed in three ways: the size decides, and the last bytes are not a whole word.
+@pytest.mark.parametrize("around", [0, 100, 170, 200, 1024, 1970, 2000, 3000])
+def test_a_batch_of_any_size_is_surveyed_by_its_checksum(around: int) -> None:
+    for size in range(around, around + 40):
+        batch = client_batch(random.Random(size).randbytes(size))
+        # In the middle of a buffer: what lies around it does not count.
+        data = bytearray(b"?" * 3 + batch + b"?" * 5)
+        start, end = 3, 3 + len(batch)
+
+        survey = record_scan.survey_produced(memoryview(data), start, end, 0, NOW, False)
+        data[17 + start + size % 4] ^= 1 << size % 8
+        of_damaged = record_scan.survey_produced(memoryview(data), start, end, 0, NOW, False)
+
+        assert survey == UnplacedBatch(len(batch), 1, TimestampMs(NOW))
+        assert of_damaged is None
+
+
+def test_a_flipped_bit_anywhere_in_a_value_is_found() -> None:
+    data = client_batch(bytes(1000))
+    in_value = range(len(data) - 1001, len(data) - 1)
+
+    for at in in_value:
+        data[at] ^= 0x10
+        found = record_scan.survey_produced(memoryview(data), 0, len(data), 0, NOW, False)
+        data[at] ^= 0x10
+        assert found is None, at
+    assert record_scan.survey_produced(memoryview(data), 0, len(data), 0, NOW, False) is not None
+
+
+def test_a_survey_is_a_named_tuple_like_any_other() -> None:
+    data = client_batch(b"v", producer_id=3, producer_epoch=1, sequence=7)
+
+    survey = record_scan.survey_produced(memoryview(data), 0, len(data), 0, NOW, False)
+
+    expected = UnplacedBatch(len(data), 1, TimestampMs(NOW), 3, 1, 7)  # type: ignore[arg-type]
+    assert type(survey) is UnplacedBatch
+    assert survey == expected
+    assert hash(survey) == hash(expected)
+    assert survey._replace(record_count=2) != survey

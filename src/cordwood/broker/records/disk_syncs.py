@@ -22,7 +22,8 @@ from typing import Final
 from cordwood.broker.net.loop.event_loop import EDGES, READABLE, EventLoop
 from cordwood.log.partition.log_sync import SyncUnderWay
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.storage.kernel_syncs import KernelSyncs, yield_to_short_slices
+from cordwood.storage.kernel_syncs import KernelSyncs
+from cordwood.storage.time_slices import yield_to_short_slices
 
 logger = logging.getLogger(__name__)
 

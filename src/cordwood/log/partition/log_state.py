@@ -23,10 +23,10 @@
     is_closed        the files are closed                          closing, once
 
 A part that changes the log carries out the effects on files first and then replaces the state in
-one assignment, through `StateHolder.commit`, which is the only place that does. What vouches for
-offsets (durable, recovery point, high watermark) is taken back before bytes are removed and moved
-up after bytes were written, so an interruption in between leaves the log with less than it could
-claim, never with more.
+one assignment, through `StateHolder`, which is the only place that does. What vouches for offsets
+(durable, recovery point, high watermark) is taken back before bytes are removed and moved up after
+bytes were written, so an interruption in between leaves the log with less than it could claim,
+never with more.
 """
 
 from collections.abc import Collection
@@ -91,7 +91,8 @@ class LogState(NamedTuple):
     The table at the head of this module says what the fields mean and who moves them.
     """
 
-    # First what every append moves, then what every sync moves: see `StateHolder.extend`.
+    # First what every append moves, then what every sync moves: see `StateHolder.extend` and
+    # `StateHolder.end_sync`, which know the order.
     high_watermark: Offset
     end: Offset
     durable: Offset
@@ -112,14 +113,6 @@ class LogState(NamedTuple):
     def visible(self, offset: Offset) -> Offset:
         """`offset`, as far as a publication that is under way lets anyone know of it."""
         return offset if self.held_from is None else min(offset, self.held_from)
-
-    def moved(
-        self, *, high_watermark: Offset, end: Offset, durable: Offset, unsynced: UnsyncedFiles
-    ) -> "LogState":
-        """The state after a sync, for which `_replace` is too slow."""
-        return tuple.__new__(
-            LogState, (high_watermark, end, durable, *self[3:7], unsynced, *self[8:])
-        )
 
     def lowered_to(self, offset: Offset) -> "LogState":
         """Vouch for nothing from `offset` on: these offsets will be given again.

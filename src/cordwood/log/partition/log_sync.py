@@ -11,7 +11,6 @@ tries again; the recovery point stays where it is until they are on the disk.
 import errno
 import time
 from functools import partial
-from time import perf_counter
 from typing import Final
 
 from cordwood.log.partition.derived_files import DerivedFiles
@@ -54,6 +53,9 @@ class LogSync:
         self._epochs = epochs
         self.is_new = parts.settle is not None  # not settled yet
         self._derived = DerivedFiles(parts.name, parts.owner.health.note_failure)
+        self._clock = parts.clock
+        self._role = parts.role
+        self._sync_times = parts.sync_times
         self._last_sync_s = parts.clock.monotonic()
         self._is_in_doubt = False  # whether the last sync ended, well or not
         self._is_time_index_unsynced = False
@@ -76,7 +78,7 @@ class LogSync:
     def flush_if_due(self) -> None:
         """Honour `flush.ms`. Called by the housekeeping."""
         state = self._holder.state
-        age_ms = (self._parts.clock.monotonic() - self._last_sync_s) * 1000
+        age_ms = (self._clock.monotonic() - self._last_sync_s) * 1000
         if state.durable < state.end and age_ms >= self._holder.config.flush_ms:
             self._parts.flusher.request(self)
 
@@ -92,7 +94,7 @@ class LogSync:
             with self._holder.lock:
                 state = self._holder.settled()
                 if state.is_writable and state.durable == state.end:
-                    since_sync_s = self._parts.clock.monotonic() - self._last_sync_s
+                    since_sync_s = self._clock.monotonic() - self._last_sync_s
                     self._ahead.trim_if_idle(state, since_sync_s=since_sync_s)
         finally:
             insist(hold.release)
@@ -119,14 +121,15 @@ class LogSync:
             state = self._holder.settled()
             if not state.is_writable:
                 return
-            self._ahead.before_sync(state)
-        started_s = self.began_s = self._parts.clock.monotonic()
+            began_s = self._clock.monotonic()
+            self._ahead.before_sync(state, began_s)
+        self.began_s = began_s
         try:
             unwritten = self._sync_files(state)
         finally:
             self.began_s = None
         with self._holder.lock:
-            self._note_synced(state, self._parts.clock.monotonic() - started_s, unwritten)
+            self._note_synced(state, began_s, unwritten)
 
     def _sync_files(self, state: LogState) -> UnsyncedFiles:
         """Bring the files to the disk; return the derived ones that could not be written."""
@@ -196,27 +199,24 @@ class LogSync:
         )
 
     def _note_synced(
-        self, synced: LogState, took_s: float, unwritten: UnsyncedFiles = NOTHING_UNSYNCED
+        self, synced: LogState, began_s: float, unwritten: UnsyncedFiles = NOTHING_UNSYNCED
     ) -> None:
         """The records in `synced` are on the disk, its derived files except `unwritten` too.
 
         Holds the lock.
         """
-        state = self._holder.state
-        durable = min(synced.end, state.end)
-        self._last_sync_s = self._parts.clock.monotonic()
-        self._parts.sync_times.observe(took_s)
-        high_watermark = self._parts.role.high_watermark(
-            state, self._holder.config, end=state.end, durable=durable
-        )
-        self._holder.commit(
-            state.moved(
-                high_watermark=high_watermark,
-                end=state.end,
-                durable=durable,
-                unsynced=state.unsynced.after_sync_of(synced.unsynced, unwritten=unwritten),
-            ),
-            ends_sync=True,
+        holder, now_s = self._holder, self._clock.monotonic()
+        state = holder.state
+        end, unsynced = state.end, state.unsynced
+        durable = min(synced.end, end)
+        self._last_sync_s = now_s
+        self._sync_times.observe(now_s - began_s)
+        if unsynced != NOTHING_UNSYNCED:
+            unsynced = unsynced.after_sync_of(synced.unsynced, unwritten=unwritten)
+        holder.end_sync(
+            self._role.high_watermark(state, holder.config, end=end, durable=durable),
+            durable,
+            unsynced,
         )
 
     def begin(self) -> "SyncUnderWay | None":
@@ -225,46 +225,49 @@ class LogSync:
         None when more than one file must be synced, or another sync is under way: then `request`
         is the way.
         """
-        hold = LockHold(self._holder.sync_lock)
+        holder = self._holder
+        hold = LockHold(holder.sync_lock)
         try:
             if not hold.take(timeout_s=0):
                 return None
-            with self._holder.lock:
-                state = self._holder.settled()
+            with holder.lock:
+                state = holder.settled()
                 is_plain = (
                     not self.is_new
                     and state.unsynced == NOTHING_UNSYNCED
-                    and state.held_from is None
-                    and state.is_writable
+                    and holder.is_free
                     and not self._is_in_doubt
                 )
                 if is_plain:
-                    self._ahead.before_sync(state)
+                    began_s = self._clock.monotonic()
+                    self._ahead.before_sync(state, began_s)
             if is_plain:
-                self.began_s = self._parts.clock.monotonic()
-                return SyncUnderWay(self, state)
+                sync = SyncUnderWay(self, state, began_s)
+                self.began_s = began_s
+                return sync
         except BaseException:
             insist(hold.release)
             raise
         hold.release()
         return None
 
-    def finish(self, synced: LogState, took_s: float, error: OSError | None) -> None:
+    def finish(self, synced: LogState, began_s: float, error: OSError | None) -> None:
         """End what `begin` began. Called by `SyncUnderWay`; releases the sync lock."""
         self.began_s = None
         if error is not None:
             self._parts.owner.health.note_failure(error)
+        holder = self._holder
         try:
-            with self._holder.lock:
-                state = self._holder.state
+            with holder.lock:
+                state = holder.state
                 if error is not None and state.failure is None:
-                    self._holder.fail_locked(f"a sync failed: {error}")
+                    holder.fail_locked(f"a sync failed: {error}")
                 elif error is None and state.is_writable:
-                    self._note_synced(synced, took_s)
+                    self._note_synced(synced, began_s)
                 else:
-                    self._holder.commit(state, ends_sync=True)
+                    holder.end_sync(state.high_watermark, state.durable, state.unsynced)
         finally:
-            self._holder.sync_lock.release()
+            holder.sync_lock.release()
 
     # --- checkpoints -------------------------------------------------------------------------
 
@@ -362,24 +365,22 @@ class SyncUnderWay:
 
     The caller of `LogSync.begin` lets any thread call `wait`, or lets the kernel sync
     `descriptor`, and then always calls `finish`: until then nobody else can sync the log.
+
+    descriptor   what the kernel may sync by itself; None: `wait` is needed
     """
 
-    __slots__ = ("_started_s", "_state", "_sync")
+    __slots__ = ("_began_s", "_state", "_sync", "descriptor")
 
-    def __init__(self, sync: LogSync, state: LogState) -> None:
+    def __init__(self, sync: LogSync, state: LogState, began_s: float) -> None:
         self._sync = sync
         self._state = state
-        self._started_s = perf_counter()
+        self._began_s = began_s
+        self.descriptor = state.segments.active.sync_descriptor
 
     @property
     def end(self) -> Offset:
         """Records below it are durable when the sync is done."""
         return self._state.end
-
-    @property
-    def descriptor(self) -> int | None:
-        """The descriptor that the kernel may sync by itself; None: `wait` is needed."""
-        return self._state.segments.active.sync_descriptor
 
     def wait(self) -> OSError | None:
         """Wait for the disk; return what went wrong."""
@@ -391,4 +392,4 @@ class SyncUnderWay:
 
     def finish(self, error: OSError | None) -> None:
         """Move the durable mark, unless the sync failed, and let others sync."""
-        self._sync.finish(self._state, perf_counter() - self._started_s, error)
+        self._sync.finish(self._state, self._began_s, error)

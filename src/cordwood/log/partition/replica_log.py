@@ -228,14 +228,7 @@ class ReplicaLog:
             state = holder.settled()
             reached = min(offset, state.end)
             if reached > state.high_watermark and state.is_writable:
-                holder.commit(
-                    state.moved(
-                        high_watermark=reached,
-                        end=state.end,
-                        durable=state.durable,
-                        unsynced=state.unsynced,
-                    )
-                )
+                holder.extend(reached, state.end)
         return holder.state.high_watermark
 
     # --- following ---------------------------------------------------------------------------

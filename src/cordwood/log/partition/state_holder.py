@@ -29,7 +29,7 @@ from cordwood.errors import (
 )
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.log.partition.log_parts import LogParts
-from cordwood.log.partition.log_state import LogState
+from cordwood.log.partition.log_state import LogState, UnsyncedFiles
 from cordwood.log.reading.missing_segments import gaps_end
 from cordwood.log.rules.fork_refusal import refuse_after_fork
 from cordwood.log.rules.interruption import insist
@@ -75,7 +75,7 @@ class StateHolder:
         self._listeners: tuple[Callable[[], None], ...] = ()
         self.state = state
         # Whether the state lets anyone append; False when in doubt.
-        self._is_free = state.is_writable and state.held_from is None
+        self.is_free = state.is_writable and state.held_from is None
         self.manifest = manifest  # as it is on the disk; changed under `sync_lock`
         self.holes = holes
         self._announce()
@@ -98,21 +98,20 @@ class StateHolder:
 
     # --- changing ----------------------------------------------------------------------------
 
-    def commit(self, new: LogState, *, ends_sync: bool = False) -> None:
+    def commit(self, new: LogState) -> None:
         """Replace the state. Holds `lock`.
 
         Publishes the marks for readers in other processes and wakes everyone who waits, if
-        anything changed for them. The end of a sync is announced even if it moved nothing:
-        another sync may have been faster, and the watcher waits for this one.
+        anything changed for them.
         """
         old = self.state
         high_watermark, end, durable = new[:3]
         start, held_from, failure, is_closed = new.start, new.held_from, new.failure, new.is_closed
         assert start <= high_watermark <= end, new
         assert new.recovery_point <= durable <= end, new
-        self._is_free = False  # first: an interrupt may come at any place
+        self.is_free = False  # first: an interrupt may come at any place
         self.state = new
-        self._is_free = failure is None and held_from is None and not is_closed
+        self.is_free = failure is None and held_from is None and not is_closed
         try:
             if (
                 high_watermark != old.high_watermark
@@ -128,7 +127,6 @@ class StateHolder:
             elif (
                 failure is old.failure
                 and not is_closed
-                and not ends_sync
                 and (self.is_sole or end == old.end)  # other replicas fetch before the sync
             ):
                 return
@@ -140,7 +138,7 @@ class StateHolder:
     def extend(self, high_watermark: Offset, end: Offset) -> None:
         """Replace the state after an append, as `commit` does: the log now ends at `end`.
 
-        Holds `lock`. Of the marks only the high watermark can have moved.
+        Holds `lock`. Of the marks only the high watermark can have moved. `_replace` is too slow.
         """
         old = self.state
         shown, old_end = old[:2]
@@ -154,6 +152,32 @@ class StateHolder:
                 return  # else other replicas fetch before the sync
             if self._waiters or self._watcher is not None or self._listeners:
                 self._wake()
+        except BaseException:
+            insist(self._announce)
+            raise
+
+    def end_sync(self, high_watermark: Offset, durable: Offset, unsynced: UnsyncedFiles) -> None:
+        """Replace the state after a sync, as `commit` does. Holds `lock`.
+
+        It is announced even if it moved nothing: another sync may have been faster, and the
+        watcher waits for this one.
+        """
+        old = self.state
+        shown, end, was_durable = old[:3]
+        assert old.start <= high_watermark <= end, (old, high_watermark)
+        assert old.recovery_point <= durable <= end, (old, durable)
+        self.state = tuple.__new__(
+            LogState, (high_watermark, end, durable, *old[3:7], unsynced, *old[8:])
+        )
+        held_from = old.held_from
+        self.is_free = old.failure is None and held_from is None and not old.is_closed
+        try:
+            if high_watermark != shown or durable != was_durable:
+                self._marks.publish(
+                    high_watermark=high_watermark,
+                    durable=durable if held_from is None else min(durable, held_from),
+                )
+            self._wake()
         except BaseException:
             insist(self._announce)
             raise
@@ -278,7 +302,7 @@ class StateHolder:
 
     def check_appendable(self, *, wait: bool = True) -> None:
         """As `check_turn`, and the disk is healthy: see `disk_health`."""
-        if not self._is_free or self.half_done is not None or not self.is_led:
+        if not self.is_free or self.half_done is not None or not self.is_led:
             self.check_turn(wait=wait)
         refusal = self.health.refusal
         if refusal is not None:

@@ -31,7 +31,7 @@ class WriteAhead:
         self._holder = holder
         self._small_syncs = SmallSyncs()
 
-    def before_sync(self, state: LogState) -> None:
+    def before_sync(self, state: LogState, now_s: float) -> None:
         """Write zeros if the sync of `state` makes the active file larger. Raises no `OSError`."""
         config = self._holder.config
         preallocate = config.preallocate
@@ -43,7 +43,7 @@ class WriteAhead:
         if grown <= 0:
             return
         if preallocate is None:
-            self._small_syncs.note(grown, self._parts.clock.monotonic())
+            self._small_syncs.note(grown, now_s)
         if size <= zeros.end or zeros.grows_alone:
             return
         if preallocate is None and not self._small_syncs.are_many:

@@ -99,11 +99,12 @@ class BatchGate:
     """
 
     __slots__ = (
-        "_bounds",
-        "_bounds_at_ms",
+        "_age_ms_max",
         "_is_open",
+        "_lead_ms_max",
         "_needs_keys",
         "_size_max",
+        "_small_size_max",
         "config",
     )
 
@@ -112,8 +113,9 @@ class BatchGate:
         self._is_open = not config.is_log_append_time and config.codec in _PLAIN
         self._size_max = config.max_message_bytes
         self._needs_keys = config.is_compacted
-        self._bounds = (0, 0)  # of the times of records, when it was `_bounds_at_ms`
-        self._bounds_at_ms = -1
+        self._small_size_max = min(self._size_max, _PLAIN_BYTES_MAX)
+        self._age_ms_max = config.message_timestamp_before_max_ms
+        self._lead_ms_max = config.message_timestamp_after_max_ms
 
     def survey(self, data: memoryview, now_ms: TimestampMs) -> UnplacedBatch | None:
         """What the log must know of the batch in `data`, if it may be appended as it is."""
@@ -128,7 +130,7 @@ class BatchGate:
             return None
         if size > _PLAIN_BYTES_MAX and _claimed_count(data[start:end]) > _BRIEF_PLAIN_RECORDS_MAX:
             return None
-        oldest_ms, newest_ms = self._bounds_at(now_ms)
+        oldest_ms, newest_ms = _accepted_times(now_ms, self._age_ms_max, self._lead_ms_max)
         return record_scan.survey_produced(data, start, end, oldest_ms, newest_ms, self._needs_keys)
 
     def survey_all(
@@ -141,16 +143,10 @@ class BatchGate:
         """
         if not self._is_open:
             return None
-        oldest_ms, newest_ms = self._bounds_at(now_ms)
-        size_max = min(self._size_max, _PLAIN_BYTES_MAX)
+        oldest_ms, newest_ms = _accepted_times(now_ms, self._age_ms_max, self._lead_ms_max)
         return record_scan.survey_all_produced(
-            data, spans, size_max, oldest_ms, newest_ms, self._needs_keys
+            data, spans, self._small_size_max, oldest_ms, newest_ms, self._needs_keys
         )
-
-    def _bounds_at(self, now_ms: TimestampMs) -> tuple[int, int]:
-        if now_ms != self._bounds_at_ms:
-            self._bounds_at_ms, self._bounds = now_ms, _bounds(self.config, now_ms)
-        return self._bounds
 
 
 def check_produced_batch(
@@ -298,10 +294,14 @@ def _bounds(config: TopicConfig, now_ms: TimestampMs) -> tuple[int, int]:
     """The oldest and newest timestamp accepted. With log append time the record's is not used."""
     if config.is_log_append_time:
         return -INT64_MAX - 1, INT64_MAX
-    return (
-        max(now_ms - config.message_timestamp_before_max_ms, 0),
-        min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX),
+    return _accepted_times(
+        now_ms, config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     )
+
+
+def _accepted_times(now_ms: TimestampMs, age_ms_max: int, lead_ms_max: int) -> tuple[int, int]:
+    oldest_ms, newest_ms = now_ms - age_ms_max, now_ms + lead_ms_max
+    return oldest_ms if oldest_ms > 0 else 0, newest_ms if newest_ms < INT64_MAX else INT64_MAX
 
 
 def _timestamp_rule(timestamp_ms: int, config: TopicConfig, now_ms: TimestampMs) -> str:

@@ -39,14 +39,16 @@ class BatchGroup:
     Invariant: the batches of one producer follow each other in sequence, and all or none of them
     are part of a transaction. So all of them may be written if the first one may.
 
-    rules  of producers whose batches are part of a transaction
+    is_numbered   whether any batch is from an idempotent producer
+    rules         of producers whose batches are part of a transaction
     """
 
-    __slots__ = ("_next_of", "batches", "data", "rules")
+    __slots__ = ("_next_of", "batches", "data", "is_numbered", "rules")
 
     def __init__(self) -> None:
         self.data: bytearray | memoryview = bytearray()
         self.batches: list[UnplacedBatch] = []
+        self.is_numbered = False
         # Producer -> epoch, next sequence, whether it is in a transaction.
         self._next_of: dict[int, tuple[int, int, bool]] = {}
         self.rules: Mapping[int, TransactionRules] = _NO_RULES
@@ -69,11 +71,6 @@ class BatchGroup:
 
     def __len__(self) -> int:
         return len(self.batches)
-
-    @property
-    def is_numbered(self) -> bool:
-        """Whether any batch is from an idempotent producer."""
-        return bool(self._next_of)
 
     def has_room_for(self, batch: UnplacedBatch) -> bool:
         """Whether its producer is not in the group yet, or the batch continues its sequence."""
@@ -107,6 +104,7 @@ class BatchGroup:
 
     def _note_producer(self, batch: UnplacedBatch) -> None:
         following = advance_sequence(batch.base_sequence, batch.record_count)
+        self.is_numbered = True
         self._next_of[batch.producer_id] = (
             batch.producer_epoch,
             following,

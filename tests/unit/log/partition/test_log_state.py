@@ -30,14 +30,50 @@ def test_an_append_moves_everything_that_it_promises(log: PartitionLog) -> None:
     assert state.unsynced == NOTHING_UNSYNCED
 
 
-def test_moving_the_offsets_leaves_the_rest_alone(log: PartitionLog) -> None:
-    old = log.state._replace(cut_count=3, cleaned_up_to=Offset(1))
+def test_an_append_and_a_sync_leave_the_rest_of_the_state_alone(log: PartitionLog) -> None:
+    holder = log._holder
+    unsynced = UnsyncedFiles(snapshots=("4.snapshot",))
+    with holder.lock:
+        holder.commit(log.state._replace(cut_count=3, cleaned_up_to=Offset(1)))
+        old = log.state
 
-    new = old.moved(
-        high_watermark=Offset(6), end=Offset(8), durable=Offset(7), unsynced=NOTHING_UNSYNCED
+        holder.extend(Offset(5), Offset(8))
+        appended = log.state
+        holder.end_sync(Offset(6), Offset(7), unsynced)
+        synced = log.state
+        holder.end_sync(Offset(6), Offset(7), NOTHING_UNSYNCED)
+
+    assert appended == old._replace(end=Offset(8))
+    assert synced == appended._replace(
+        high_watermark=Offset(6), durable=Offset(7), unsynced=unsynced
     )
+    assert log.state == synced._replace(unsynced=NOTHING_UNSYNCED)
+    assert (log._holder._marks.read().high_watermark, log._holder._marks.read().durable) == (6, 7)
 
-    assert new == old._replace(high_watermark=Offset(6), end=Offset(8), durable=Offset(7))
+
+def test_the_end_of_a_sync_is_told_even_if_it_moved_nothing(log: PartitionLog) -> None:
+    told: list[LogState] = []
+    holder = log._holder
+    holder.watch(lambda: told.append(log.state))
+    before = log.state
+
+    with holder.lock:
+        holder.commit(before)
+        holder.end_sync(before.high_watermark, before.durable, before.unsynced)
+
+    assert told == [before]
+
+
+@pytest.mark.parametrize(("high_watermark", "durable"), [(6, 5), (5, 6), (-1, 5), (5, -1)])
+def test_a_sync_that_breaks_an_invariant_does_not_end(
+    log: PartitionLog, high_watermark: int, durable: int
+) -> None:
+    before = log.state
+
+    with pytest.raises(AssertionError), log._holder.lock:
+        log._holder.end_sync(Offset(high_watermark), Offset(durable), NOTHING_UNSYNCED)
+
+    assert log.state is before
 
 
 @pytest.mark.parametrize(
