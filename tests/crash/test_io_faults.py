@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from crash.io_faults import CallFault, all_faults, run_fault
@@ -13,9 +15,14 @@ PARTS = 2
 FAULTS_PER_PART = 25
 
 
+@cache  # a script runs once to list its calls, for all parts
+def faults_of(script: str) -> list[CallFault]:
+    return list(all_faults(script, seed=0))
+
+
 def chosen(script: str, part: int) -> list[CallFault]:
     """A share of all faults of the script, the same in every run, spread over all its calls."""
-    faults = list(all_faults(script, seed=0))
+    faults = faults_of(script)
     step = max(1, len(faults) // (PARTS * FAULTS_PER_PART))
     return faults[part * step :: step * PARTS]
 
