@@ -309,14 +309,13 @@ def _matching(history: History, store: Store, name: str) -> TopicHistory | None:
     if name not in store.topics():
         return None
     topic = store.topic(name)
+    shown = topic.config.effective()
     for outcome in history.topics[name]:
         if (
             outcome is not None
             and outcome.partitions == topic.partition_count == len(topic.partitions)
             and outcome.topic_id in (None, topic.topic_id)
-            and all(
-                topic.config.effective().get(key) == text for key, text in outcome.config.items()
-            )
+            and all(shown.get(key) == text for key, text in outcome.config.items())
         ):
             return outcome
     return None
