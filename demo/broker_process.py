@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -39,13 +40,13 @@ class BrokerProcess:
     """At most one process at a time, over one store. Use it from one thread.
 
     The process has its own session, so that Ctrl-C reaches only the demo, which then stops the
-    broker properly.
+    broker properly. Every start uses the same port, which stays ours while no process listens.
     """
 
     def __init__(self, store: Path, log: Path) -> None:
         self.store = store.absolute()
         self.log = log.absolute()
-        self.port = 0  # any; later starts use the same port
+        self._held_port, self.port = _hold_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -76,10 +77,8 @@ class BrokerProcess:
                 start_new_session=True,
             )
         facts = self._wait_until_started(self._process, position, began_s)
-        address = str(facts["address"])
-        self.port = int(address.rpartition(":")[2])
         return BrokerStart(
-            address=address,
+            address=str(facts["address"]),
             process_s=time.monotonic() - began_s,
             opening_ms=int(facts["took_ms"]),
             partitions=int(facts["partitions"]),
@@ -93,8 +92,9 @@ class BrokerProcess:
             ended = process.poll() is not None
             with self.log.open("rb") as written:
                 written.seek(position)
-                for line in written.read().splitlines():
-                    if b'"event": "started"' in line:
+                for line in written:
+                    # The last line may be half-written.
+                    if b'"event": "started"' in line and line.endswith(b"\n"):
                         found: dict[str, Any] = json.loads(line)
                         return found
             if ended:
@@ -127,6 +127,7 @@ class BrokerProcess:
 
     def close(self) -> None:
         """Make sure that no process is left. Safe to repeat."""
+        self._held_port.close()
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -139,6 +140,26 @@ class BrokerProcess:
         if self._process is None or self._process.poll() is not None:
             raise BrokerFailedError(f"the broker is not running:\n{self.last_lines()}")
         return self._process
+
+
+def _hold_port() -> tuple[socket.socket, int]:
+    """A free port, and a socket that keeps it and does not listen.
+
+    While the broker is down, the system gives the port to nobody else, neither to another server
+    nor to a connection; the broker may listen, because it asks for the port by its number with
+    SO_REUSEADDR. Only Linux allows that; elsewhere the port is merely free now.
+    """
+    held = socket.socket()
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port: int = held.getsockname()[1]
+    except BaseException:
+        held.close()
+        raise
+    if sys.platform != "linux":
+        held.close()
+    return held, port
 
 
 def _environment() -> dict[str, str]:

@@ -77,7 +77,7 @@ class GroupMember:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "heartbeat.interval.ms": 200,  # so that members notice each other quickly
-                "session.timeout.ms": 10_000,
+                "session.timeout.ms": 30_000,  # a machine may stand still for long; members leave
                 "fetch.wait.max.ms": 100,
                 "log_level": 0,
             }

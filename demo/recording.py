@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 ACTIVE: Final = "active"
@@ -58,7 +58,7 @@ class SegmentKey:
 class SegmentLife:
     """The states of a segment, each with the time it was first seen. The last is current."""
 
-    states: list[tuple[float, str]] = field(default_factory=list)
+    states: list[tuple[float, str]]  # at least one
     size_bytes: int = 0
     next_offset: int = 0
 
@@ -131,8 +131,10 @@ class Recording:
         with self._lock:
             now_s = self.now_s
             for key, (state, size_bytes, next_offset) in seen.items():
-                life = self.lives.setdefault(key, SegmentLife())
-                if not life.states or life.states[-1][1] != state:
+                life = self.lives.get(key)
+                if life is None:  # with its first state, because others look at it meanwhile
+                    life = self.lives[key] = SegmentLife(states=[(now_s, state)])
+                elif life.states[-1][1] != state:
                     life.states.append((now_s, state))
                 life.size_bytes, life.next_offset = size_bytes, next_offset
             for key, life in self.lives.items():

@@ -24,6 +24,7 @@ class StoreWatch:
         self._recording = recording
         self._cleaned: Mapping[tuple[str, int], int] = {}
         self._is_over = threading.Event()
+        self._looking = threading.Lock()  # what was seen earlier is recorded earlier
         self._thread = threading.Thread(target=self._run, name="store watch", daemon=True)
 
     def start(self) -> None:
@@ -43,10 +44,11 @@ class StoreWatch:
     def look(self) -> None:
         """Record the current segments."""
         self._recording.count()
-        try:
-            self._recording.see_segments(self._seen())
-        except (CordwoodError, OSError):
-            return  # files are being replaced or removed right now: try again at the next look
+        with self._looking:
+            try:
+                self._recording.see_segments(self._seen())
+            except (CordwoodError, OSError):
+                return  # files are being replaced or removed right now: try again at the next look
 
     def _run(self) -> None:
         turn = 0

@@ -99,6 +99,9 @@ def outdated_kernels() -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    from fakes.heard_interrupts import hear_interrupts
+
+    hear_interrupts()
     if not config.getoption("--plain"):
         outdated = outdated_kernels()
         if outdated:

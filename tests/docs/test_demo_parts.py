@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
+import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,11 +15,13 @@ from .test_snippets import ROOT
 
 sys.path.append(str(ROOT))  # the package `demo` is not installed
 
+from demo.broker_process import BrokerFailedError, BrokerProcess
 from demo.group_member import SeenOffsets
 from demo.payment_events import CAPTURED, REFUNDED, PaymentEvent, PaymentStream
-from demo.recording import ACTIVE, DELETED, SEALED, Counts, Recording, SegmentKey
+from demo.recording import ACTIVE, DELETED, SEALED, Counts, Recording, SegmentKey, SegmentLife
 from demo.report_page import render_report
 from demo.run_charts import nice_step, rates
+from demo.store_watch import StoreWatch
 
 AT_MS = 1_700_000_000_000
 
@@ -114,3 +120,105 @@ def test_a_broken_promise_is_shown_as_one_and_text_is_escaped() -> None:
 
     assert '<li class="broken">nothing &lt;acknowledged&gt; was lost</li>' in page
     assert "0 of 1 promises held" in page
+
+
+class LivesOfOthers(dict[SegmentKey, SegmentLife]):
+    """Looks at each new life at once, as another thread may."""
+
+    def __setitem__(self, key: SegmentKey, life: SegmentLife) -> None:
+        assert life.states[-1][1] == ACTIVE
+        super().__setitem__(key, life)
+
+    def setdefault(self, key: SegmentKey, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+
+def test_whoever_finds_a_segment_finds_its_state() -> None:
+    recording = Recording()
+    recording.lives = LivesOfOthers()
+
+    recording.see_segments({SegmentKey("orders", 0, 0): (ACTIVE, 10, 5)})
+
+    assert len(recording.lives) == 1
+
+
+def test_what_was_seen_earlier_is_recorded_earlier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = Recording()
+    watch = StoreWatch(tmp_path, ("orders",), recording)
+    key = SegmentKey("orders", 0, 0)
+    views = [{key: (SEALED, 20, 10)}, {key: (ACTIVE, 10, 5)}]
+    is_looking, may_go_on = threading.Event(), threading.Event()
+
+    def seen(_: StoreWatch) -> dict[SegmentKey, tuple[str, int, int]]:
+        view = views.pop()
+        if view[key][0] == ACTIVE:
+            is_looking.set()
+            may_go_on.wait(30)
+        return view
+
+    monkeypatch.setattr(StoreWatch, "_seen", seen)
+    looks = [threading.Thread(target=watch.look) for _ in range(2)]
+    looks[0].start()
+    assert is_looking.wait(30)
+    looks[1].start()
+    looks[1].join(0.05)  # long enough, if it does not wait for the first
+    may_go_on.set()
+    for each in looks:
+        each.join(30)
+
+    assert [state for _, state in recording.lives[key].states] == [ACTIVE, SEALED]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not keep a port")
+def test_nobody_else_gets_the_port_of_a_broker_that_is_down(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "store", tmp_path / "broker.log")
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", broker.port))
+
+    broker.close()
+
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", broker.port))
+
+
+STARTED = b'{"event": "started", "address": "127.0.0.1:1"}\n'
+
+
+class LoggingProcess:
+    """Writes the rest of its line while somebody reads the first part."""
+
+    def __init__(self, log: Path, written: list[bytes], status: int | None) -> None:
+        self._log = log
+        self._written = written
+        self._status = status
+
+    def poll(self) -> int | None:
+        if self._written:
+            with self._log.open("ab") as log:
+                log.write(self._written.pop(0))
+        return None if self._written else self._status
+
+
+def test_a_line_of_the_log_that_is_half_written_is_read_later(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "store", tmp_path / "broker.log")
+    process: Any = LoggingProcess(broker.log, [b"", STARTED[:30], STARTED[30:]], None)
+    broker.close()
+    broker.log.write_bytes(b"")
+
+    facts = broker._wait_until_started(process, 0, float("inf"))
+
+    assert facts["address"] == "127.0.0.1:1"
+
+
+def test_a_broker_that_ends_in_the_middle_of_a_line_did_not_start(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "store", tmp_path / "broker.log")
+    process: Any = LoggingProcess(broker.log, [STARTED[:30]], 1)
+    broker.close()
+    broker.log.write_bytes(b"")
+
+    with pytest.raises(BrokerFailedError, match="did not start"):
+        broker._wait_until_started(process, 0, float("inf"))

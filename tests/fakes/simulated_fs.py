@@ -74,11 +74,19 @@ class SimulatedCall:
         self._path = path
 
     def __enter__(self) -> ShortWrite | None:
-        self._fs.guard.acquire()
+        """Count the call, and let it fail if it is due to."""
+        fs, operation, path = self._fs, self._operation, self._path
+        fs.guard.acquire()
         try:
-            return self._fs.begin_call(self._operation, self._path)
+            if fs.watch is not None:
+                fs.watch(operation, path)
+            fs.calls += 1
+            fs.call_log.append((operation, path))
+            if fs._faults or fs._next_faults:
+                return fs.take_fault(operation, path)
+            return None
         except BaseException:
-            self._fs.guard.release()
+            fs.guard.release()
             raise
 
     def __exit__(self, *_: object) -> None:
@@ -313,14 +321,8 @@ class SimulatedFileSystem:
         """One counted call: fails if it is due to, else runs alone."""
         return SimulatedCall(self, operation, path)
 
-    def begin_call(self, operation: str, path: str) -> ShortWrite | None:
-        """Count a call and let it fail if it is due to. Holds the guard."""
-        if self.watch is not None:
-            self.watch(operation, path)
-        self.calls += 1
-        self.call_log.append((operation, path))
-        if not self._faults and not self._next_faults:
-            return None
+    def take_fault(self, operation: str, path: str) -> ShortWrite | None:
+        """The fault that is due for the call that was counted last: it is raised, or returned."""
         fault = self._faults.pop(self.calls, None) or self._take_next_fault(operation, path)
         if isinstance(fault, Exception):
             raise fault

@@ -147,15 +147,17 @@ class HighWatermarkFile:
     def read(self) -> LogMarks:
         """The published values. All None if there is no such file, as in a log of Kafka.
 
-        Each value is valid on its own; the three may be from slightly different moments.
+        Each value is valid on its own; the three may be from slightly different moments. The owner
+        reads before it publishes. What is not valid then stays so, and there is no wait for it.
         """
         words = self._words or self._try_map()
         if words is None or words[0] != _MAGIC:
             return LogMarks()
+        attempts = 1 if self._cells is not None else _READ_ATTEMPTS
         return LogMarks(
-            high_watermark=_load(words, _HIGH_WATERMARK_WORD),
-            log_start=_load(words, _LOG_START_WORD),
-            durable=_load_larger(words, _DURABLE_WORDS),
+            high_watermark=_load(words, _HIGH_WATERMARK_WORD, attempts),
+            log_start=_load(words, _LOG_START_WORD, attempts),
+            durable=_load_larger(words, _DURABLE_WORDS, attempts),
         )
 
     def sync(self) -> None:
@@ -190,20 +192,22 @@ def _store(cells: Words, word: int, value: int) -> None:
         cells[word + 1] = check
 
 
-def _load(words: WordMap, word: int) -> Offset | None:
-    for _ in range(_READ_ATTEMPTS):
+def _load(words: WordMap, word: int, attempts: int) -> Offset | None:
+    while True:
         value, check = words[word], words[word + 1]
         if check == ~value:
             return Offset(value)
         if value == 0 and check == 0:
             return None  # never published
+        attempts -= 1
+        if attempts == 0:
+            return None
         time.sleep(_READ_PAUSE_S)
-    return None
 
 
-def _load_larger(words: WordMap, slots: tuple[int, int]) -> Offset | None:
-    found = [value for value in (_load(words, word) for word in slots) if value is not None]
-    return max(found, default=None)
+def _load_larger(words: WordMap, slots: tuple[int, int], attempts: int) -> Offset | None:
+    found = [_load(words, word, attempts) for word in slots]
+    return max((value for value in found if value is not None), default=None)
 
 
 def decode_words(data: bytes) -> dict[str, Offset | None]:

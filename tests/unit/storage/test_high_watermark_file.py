@@ -201,6 +201,23 @@ def test_a_new_writer_may_lower_the_durable_mark_its_predecessor_left() -> None:
     assert second.read().durable == 5
 
 
+def test_only_readers_beside_the_owner_wait_for_a_value_that_is_not_sound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs = SimulatedFileSystem()
+    fs.make_directory("d")
+    HighWatermarkFile(fs, "d", writable=True).publish(high_watermark=Offset(7))
+    words = fs.map_words("d/high-watermark", WORD_COUNT, writable=True)
+    words[2] ^= 1
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+
+    assert HighWatermarkFile(fs, "d", writable=True).read().high_watermark is None
+    assert pauses == []
+    assert HighWatermarkFile(fs, "d", writable=False).read().high_watermark is None
+    assert pauses
+
+
 def test_publishing_repairs_a_value_that_is_not_sound() -> None:
     fs = SimulatedFileSystem()
     writer = HighWatermarkFile(fs, "/", writable=True)

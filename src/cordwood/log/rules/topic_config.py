@@ -8,11 +8,12 @@ None means "no limit" or "not set"; it is written as -1 or as empty text.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, Literal
 
 from cordwood.errors import ConfigError
 from cordwood.format.compression import Codec
-from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue
+from cordwood.log.rules.config_key import ConfigKey, ConfigKind
 from cordwood.log.rules.config_key import config_field as _key
 from cordwood.quantities import INT32_MAX, INT64_MAX, MIB
 from cordwood.value_class import dataclass, fields, replace
@@ -252,8 +253,10 @@ class TopicConfig:
     )
 
     def __post_init__(self) -> None:
-        for key in CONFIG_KEYS:
-            key.check(getattr(self, key.field_name))
+        for key, name, default in _FIELDS:
+            value = getattr(self, name)
+            if value is not default:  # the defaults were checked with the table
+                key.check(value)
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise ConfigError(
                 "min.compaction.lag.ms",
@@ -280,7 +283,7 @@ class TopicConfig:
         for name, raw in mapping.items():
             key = known_key(name, raw)
             values[key.field_name] = key.parse(raw)
-        base = defaults if defaults is not None else cls()
+        base = defaults if defaults is not None else _kafka_defaults()
         if "compact" in values.get("cleanup_policy", base.cleanup_policy):
             # An archive that is the store's default does not apply to compacted topics.
             values.setdefault("archive_url", None)
@@ -288,24 +291,20 @@ class TopicConfig:
 
     def render(self, *, defaults: "TopicConfig | None" = None) -> dict[str, str]:
         """The keys that differ from `defaults` (by default Kafka's), as text."""
-        base = defaults if defaults is not None else TopicConfig()
+        base = defaults if defaults is not None else _kafka_defaults()
         return {
-            key.name: key.render(self._value(key))
-            for key in CONFIG_KEYS
-            if self._value(key) != base._value(key)
+            key.name: key.render(value)
+            for key, name, _ in _FIELDS
+            if (value := getattr(self, name)) != getattr(base, name)
         }
 
     def effective(self) -> dict[str, str]:
         """Every key and its value as text; internal keys only if set."""
         return {
-            key.name: key.render(self._value(key))
-            for key in CONFIG_KEYS
-            if not key.is_internal or self._value(key) is not None
+            key.name: key.render(value)
+            for key, name, _ in _FIELDS
+            if (value := getattr(self, name)) is not None or not key.is_internal
         }
-
-    def _value(self, key: ConfigKey) -> ConfigValue:
-        value: ConfigValue = getattr(self, key.field_name)
-        return value
 
     @property
     def is_compacted(self) -> bool:
@@ -357,6 +356,17 @@ CONFIG_KEYS: Final[tuple[ConfigKey, ...]] = tuple(
     topic_field.metadata["key"] for topic_field in fields(TopicConfig)
 )
 _KEYS_BY_NAME: Final = {key.name: key for key in CONFIG_KEYS}
+# Each key with the name of its field and its default. A store makes a config for each partition
+# that it opens, so none of them is worked out again.
+_FIELDS: Final[tuple[tuple[ConfigKey, str, object], ...]] = tuple(
+    (topic_field.metadata["key"], topic_field.name, topic_field.default)
+    for topic_field in fields(TopicConfig)
+)
+
+
+@cache
+def _kafka_defaults() -> TopicConfig:
+    return TopicConfig()
 
 
 def known_key(name: str, value: object) -> ConfigKey:
