@@ -68,9 +68,7 @@ class LoneCommit:
 
     __slots__ = ("_clock", "_entry", "_log", "_metadata", "_table", "after", "end")
 
-    def __init__(
-        self, table: TransactionTable[LocalWork], clock: Clock, log: PartitionLog
-    ) -> None:
+    def __init__(self, table: TransactionTable[LocalWork], clock: Clock, log: PartitionLog) -> None:
         self._table = table
         self._clock = clock
         self._log = log
@@ -79,9 +77,7 @@ class LoneCommit:
         self.end: Offset | None = None
         self.after: ProducerIdentity | None = None
 
-    def write(
-        self, transactional_id: str, producer: ProducerIdentity, leases: list[Lease]
-    ) -> bool:
+    def write(self, transactional_id: str, producer: ProducerIdentity, leases: list[Lease]) -> bool:
         """Write the marker, if it may be the commit. False: the transaction is as it was.
 
         The caller then waits until the log keeps its promise below `end`. After an interrupt,

@@ -139,7 +139,7 @@ def _survey(
 ) -> dict[ProducerId, int]:
     """The highest epoch of each producer, in logs that only this coordinator writes markers to.
 
-    The epoch that the coordinator puts into markers is raised: it must not be lower than in any log.
+    The epoch that the coordinator puts into markers is raised: it may not be below any of them.
     """
     epochs: dict[ProducerId, int] = {}
     for log in logs:

@@ -154,9 +154,7 @@ def test_everything_else_is_decided_by_the_coordinator(store: Store, kind: str) 
         else:
             transaction.abort()
 
-    decided = (
-        TransactionState.PREPARE_ABORT if kind == "abort" else TransactionState.PREPARE_COMMIT
-    )
+    decided = TransactionState.PREPARE_ABORT if kind == "abort" else TransactionState.PREPARE_COMMIT
     assert decided in written_states(store)
     assert committed(store) == ([b"0"] if kind == "abort" else [b"0", b"1"])
 
@@ -401,7 +399,7 @@ def test_the_last_epoch_of_a_producer_id_ends_in_the_general_way(
         assert committed(again) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
-# --- failures and interrupts ------------------------------------------------------------------------
+# --- failures and interrupts --------------------------------------------------------------------
 
 
 def test_a_marker_that_cannot_be_written_is_left_to_the_coordinator(

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from cordwood.errors import TransactionError
+from cordwood.errors import CordwoodError, TransactionError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.log.rules.transaction_rules import TransactionRules
 from cordwood.log.store.store import Store
@@ -169,7 +169,9 @@ def check_lone(store: Store, clock: ManualClock, history: History) -> None:
     known = {id_: store.transactions.find(id_) for id_ in ("one", "two")}
     for log in store.topic("orders").partitions:
         for producer in log.producers.listed():
-            [epoch] = [m.epoch for m in known.values() if m and m.producer_id == producer.producer_id]
+            [epoch] = [
+                m.epoch for m in known.values() if m and m.producer_id == producer.producer_id
+            ]
             assert producer.producer_epoch <= epoch, f"{log.name} is ahead of the coordinator"
     clock.advance(DAY_MS)
     store.transactions.tick()
@@ -209,7 +211,7 @@ def check_lone(store: Store, clock: ManualClock, history: History) -> None:
 
 
 @pytest.mark.parametrize("kind", ["power", "kill"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_lone_transaction_is_whole_or_absent_wherever_a_crash_comes(kind: str, seed: int) -> None:
     clock = ManualClock()
     fs = SimulatedFileSystem(clock=clock)
@@ -220,14 +222,14 @@ def test_a_lone_transaction_is_whole_or_absent_wherever_a_crash_comes(kind: str,
     cuts: list[tuple[SimulatedFileSystem, History]] = []
 
     def note(operation: str, path: str) -> None:
-        if operation in CHANGES:
+        if operation in CHANGES and (kind == "power" or rng.random() < 0.3):
             left = fs.kill() if kind == "kill" else fs.crash(Random(rng.random()))
             cuts.append((left, history.copy()))
 
     fs.watch = note
-    run_lone(store, history, rng, 12)
+    run_lone(store, history, rng, 8)
     fs.watch = None
-    assert len(cuts) > 60
+    assert len(cuts) > 20
 
     for number, (left, then) in enumerate(cuts):
         then.lone = history.lone  # also of the one that was under way
@@ -242,12 +244,12 @@ def test_a_lone_transaction_is_whole_or_absent_wherever_a_crash_comes(kind: str,
             left.watch = cut
             open_store(left, clock=ManualClock(clock.now_ms())).abandon()
             left.watch = None
-        for last in [left, *again[-2:]]:
+        for times, last in enumerate([left, *again[-2:]], 1):
             with open_store(last, clock=later) as recovered:
                 try:
                     check_lone(recovered, later, then)
-                except (AssertionError, TransactionError) as error:
-                    error.add_note(f"cut {number} of {len(cuts)}")
+                except (AssertionError, CordwoodError) as error:
+                    error.add_note(f"cut {number} of {len(cuts)}, {times}")
                     raise
 
 
