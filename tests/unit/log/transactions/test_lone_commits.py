@@ -272,11 +272,11 @@ def open_without(
     def come_back() -> None:
         fs.watch = None
         clock.advance(10_000)
-        store.maintain()
+        opened.maintain()
 
     fs.watch = watch
-    store = open_store(fs, clock=clock)
-    return store, come_back
+    opened = open_store(fs, clock=clock)
+    return opened, come_back
 
 
 @pytest.mark.parametrize("count", range(6))
