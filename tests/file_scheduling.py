@@ -41,6 +41,7 @@ _COMPUTE = (
     "tests/unit/protocol/test_messages.py",
     "tests/unit/log/beside/test_reading_during_a_swap.py",
     "tests/unit/log/transactions/test_transaction_crashes.py",
+    "tests/unit/log/transactions/test_lone_commits.py",
     "tests/unit/log/compaction/test_compaction_crash.py",
     "tests/property/",
     "tests/docs/",

@@ -357,6 +357,26 @@ def transactions(client: Client) -> None:
 
 
 @script
+def lone_transactions(client: Client) -> None:
+    """Transactions of one partition each, which their marker decides, and some of two."""
+    client.create_topic("orders", partitions=2, config=SMALL)
+    places = [("orders", 0), ("orders", 1)]
+    for _ in range(client.rng.randint(3, 8)):
+        client.transaction(
+            client.rng.choice(("one", "two")),
+            places if client.rng.random() < 0.15 else [client.rng.choice(places)],
+            commits=client.rng.random() < 0.85,
+        )
+        chance = client.rng.random()
+        if chance < 0.2:
+            client.roll("orders")
+        elif chance < 0.35:
+            client.reopen()
+        elif chance < 0.45:
+            client.maintain()
+
+
+@script
 def two_directories(client: Client) -> None:
     """Partitions and topics spread over two disks, whose states a power cut chooses apart."""
     client.create_topic("orders", partitions=3, config={**SMALL, "file.delete.delay.ms": 0})

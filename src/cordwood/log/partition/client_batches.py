@@ -33,6 +33,7 @@ from cordwood.log.partition.promises import Promises
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.append_checks import BatchBytes, check_produced_batch
 from cordwood.log.rules.batch_group import BatchGroup, producer_facts
+from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.producer_entry import Duplicate
 from cordwood.log.rules.producer_state import AppendOrigin, MarkerFacts, VerificationGuard
 from cordwood.log.rules.refused_sequences import RefusedSequences
@@ -348,6 +349,7 @@ class ClientBatches:
         wait: bool = True,
         is_patient: bool = True,
         led_in: LeaderEpoch | None = None,
+        begun_in: int | None = None,
     ) -> Offset:
         """Append the marker that ends a transaction; return its offset. See `append_marker`."""
         return self.append_marker(
@@ -357,6 +359,7 @@ class ClientBatches:
             wait=wait,
             is_patient=is_patient,
             led_in=led_in,
+            begun_in=begun_in,
         )
 
     def append_marker(
@@ -368,11 +371,13 @@ class ClientBatches:
         wait: bool = True,
         is_patient: bool = True,
         led_in: LeaderEpoch | None = None,
+        begun_in: int | None = None,
     ) -> Offset:
         """Append the control batch that ends a transaction; return its offset.
 
         Without `wait` it is not durable on return. Unless it `is_patient`, a publication under way
-        refuses it with a `LogHeldError`. For `led_in` see `append_batch`.
+        refuses it with a `LogHeldError`. For `led_in` see `append_batch`. With `begun_in` it is
+        refused with an `UnverifiedTransactionError` unless it ends a transaction of that epoch.
         """
         now_ms = self._clock.now_ms()
         with self._holder.lock:
@@ -381,16 +386,50 @@ class ClientBatches:
                 self._holder.check_led_in(led_in)
             states = self._producers.states
             states.check_marker(marker, transaction_version=transaction_version)
-            batch = UnplacedBatch(len(data), 1, marker.timestamp)
-            offset = self._writer.write(data, batch, now_ms, is_visible=False)
+            if begun_in is not None and not states.is_in_transaction(marker.producer_id, begun_in):
+                raise UnverifiedTransactionError(marker.producer_id)
+            offset = self._holder.state.end
             if marker.offset != offset:
                 marker = replace(marker, offset=offset)
-            with self._holder.changing("the end of a transaction"):
-                finish_marker(states, self._holder.state.segments.active, marker)
-                self._writer.show()
+            if marker.is_abort:
+                self._write_marker(data, marker, now_ms)
+                with self._holder.changing("the end of a transaction"):
+                    finish_marker(states, self._holder.state.segments.active, marker)
+                    self._writer.show()
+            else:
+                self._write_commit(data, marker, now_ms)
         if wait:
             self._promises.await_kept(Offset(offset + 1))
         return offset
+
+    def _write_marker(
+        self, data: bytearray | memoryview, marker: MarkerFacts, now_ms: TimestampMs
+    ) -> None:
+        batch = UnplacedBatch(len(data), 1, marker.timestamp)
+        at = self._writer.write(data, batch, now_ms, is_visible=False)
+        assert at == marker.offset, (at, marker)
+
+    def _write_commit(
+        self, data: bytearray | memoryview, marker: MarkerFacts, now_ms: TimestampMs
+    ) -> None:
+        """Write the marker of a commit and close its transaction. Holds the lock.
+
+        The caller's thread may be interrupted: what was written is closed all the same.
+        """
+        states, holder = self._producers.states, self._holder
+        completed = states.completed_by(marker)
+
+        def close() -> None:
+            if holder.state.end > marker.offset and holder.half_done is None:
+                states.commit(marker, completed)
+                self._writer.show()
+
+        try:
+            self._write_marker(data, marker, now_ms)
+            close()
+        except BaseException:
+            insist(close)
+            raise
 
     def abort_open_transactions(self) -> int:
         """End every open transaction with an abort marker; return how many. Durable on return.

@@ -19,7 +19,14 @@ from cordwood.log.reading.missing_segments import missing_front, missing_segment
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.leader_epochs import LeaderEpochs
 from cordwood.log.rules.producer_state import ProducerStates
-from cordwood.quantities import NO_LEADER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
+from cordwood.quantities import (
+    INT64_MAX,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    LeaderEpoch,
+    Offset,
+    TimestampMs,
+)
 from cordwood.storage.checkpoint_file import read_epoch_checkpoint, write_epoch_checkpoint
 from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache
@@ -426,6 +433,8 @@ def _apply(
                 fs.remove(segment.path(kind))
         segment.close()
     kept = segments[: floor + plan.kept]
+    if dropped and kept:
+        kept[-1].offset_limit = INT64_MAX  # nothing follows it any more
     if plan.cut_position is not None:
         last = kept[-1]
         # The walk indexed only valid batches; entries behind the cut are removed here.

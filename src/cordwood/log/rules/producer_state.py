@@ -311,6 +311,27 @@ class ProducerStates:
             is_aborted=marker.is_abort,
         )
 
+    def completed_by(self, marker: MarkerFacts) -> CompletedTransaction | None:
+        """The transaction that a marker will end; None if it has no records here."""
+        producer = self._producers.get(marker.producer_id)
+        if producer is None or producer.transaction_start is None:
+            return None
+        return CompletedTransaction(
+            producer_id=marker.producer_id,
+            first_offset=producer.transaction_start,
+            last_offset=marker.offset,
+            is_aborted=marker.is_abort,
+        )
+
+    def commit(self, marker: MarkerFacts, completed: CompletedTransaction | None) -> None:
+        """Record the marker of a commit that was written, and that it ended `completed`.
+
+        Safe to repeat: an interrupt may come anywhere.
+        """
+        self.append_marker(marker)
+        if completed is not None and completed.first_offset in self._ongoing:
+            self.complete(completed)
+
     def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
         """The last stable offset once `completed` is complete; for the index entry."""
         for first_offset, producer_id in self._ongoing.items():

@@ -207,7 +207,11 @@ class Store:
             has_threads=setup.has_housekeeping,
         )
         self._library_producers = LibraryProducers(
-            self.transactions, self.committed_offsets, self.registry.get, clock
+            self.transactions,
+            self.committed_offsets,
+            self.registry.get,
+            clock,
+            may_be_lone=lambda topic: setup.role.is_sole and not self.registry.is_adopted(topic),
         )
         self.housekeeping = Housekeeping(self.path, clock)
         self._tasks = UpkeepTasks(

@@ -15,6 +15,8 @@ Order of durable writes, for a transaction over partitions p and q:
     4               PrepareCommit, markers in all                    markers are written again
     5               CompleteCommit; or PrepareCommit                 nothing; or as in 4
 
+A transaction of the library that has one partition has a shorter way: see `lone_commit`.
+
 "Soon" is with the next record that somebody waits for, and within about a second. The records stay
 in order. So a death of the process may take what a power cut may take, and the table above holds
 for both.
@@ -31,6 +33,7 @@ from cordwood.clock import Clock
 from cordwood.format.transaction_records import TopicPartition
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.committed_offsets import CommittedOffsets
+from cordwood.log.transactions.lone_commit import LoneCommit
 from cordwood.log.transactions.marker_writer import MarkerWriter
 from cordwood.log.transactions.reconciliation import OpenTransaction
 from cordwood.log.transactions.transaction_entry import Lease, Outcome
@@ -89,6 +92,20 @@ class TransactionCoordinator(TransactionRequests):
         decide = self._decide_append(producer, partitions, client_version=client_version)
         granted = self._table.grant_now(transactional_id, decide)
         return None if granted is None else granted.lease
+
+    def begin_alone(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        place: TopicPartition,
+        leases: list[Lease],
+    ) -> bool:
+        """Begin a transaction that may become a lone one: see `TransactionTable.begin_alone`."""
+        return self._table.begin_alone(transactional_id, producer, place, leases)
+
+    def lone_commit(self, log: PartitionLog) -> LoneCommit:
+        """A commit by a marker in `log`, of a transaction that `begin_alone` began."""
+        return LoneCommit(self._table, self._clock, log)
 
     @property
     def work(self) -> LocalWork:

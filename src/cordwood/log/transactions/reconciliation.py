@@ -5,10 +5,15 @@ records. So a power cut can take the record and leave the records. Kafka must pr
 its coordinator and its partitions are on different machines; here, one look at all logs finds it:
 
     the open transaction has                       then it is
+    a later epoch than its id was loaded with      aborted: no record and no marker committed it
     the current epoch of an id                     continued: the id is in this transaction
     the epoch before, and the id ended it          ended in the same way: its marker was lost
     an older epoch, or nobody's producer id        aborted
     nobody's producer id, in an adopted topic      reported: its coordinator may be elsewhere
+
+The first row is about a partition that comes online later. Transactions that their marker decides
+raise the epoch in their log before the record of their id does. If that log was not there when the
+ids were loaded, its id may have come to the same epoch a second time, for other transactions.
 
 Pure. It is asked once all prepared transactions are complete, and for a partition that comes online
 later, before anyone uses it.
@@ -18,7 +23,7 @@ from collections.abc import Iterable, Mapping
 
 from cordwood.format.transaction_records import TopicPartition, TransactionState
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
-from cordwood.quantities import INT16_MAX, ProducerId
+from cordwood.quantities import INT16_MAX, NO_PRODUCER_EPOCH, ProducerId
 from cordwood.value_class import dataclass
 
 
@@ -62,12 +67,26 @@ Reconciliation = Continue | End | Report
 
 
 def plan_reconciliation(
-    known: Mapping[ProducerId, TransactionMetadata], found: Iterable[OpenTransaction]
+    known: Mapping[ProducerId, TransactionMetadata],
+    found: Iterable[OpenTransaction],
+    *,
+    loaded: Mapping[ProducerId, int] | None = None,
 ) -> list[Reconciliation]:
-    """What to do about each open transaction; nothing about those that are as they should be."""
+    """What to do about each open transaction; nothing about those that are as they should be.
+
+    `loaded` has the epochs with which producers were loaded, for a partition that comes later.
+    """
     plans: list[Reconciliation] = []
     for transaction in found:
-        plan = _plan(known.get(transaction.producer_id), transaction)
+        metadata = known.get(transaction.producer_id)
+        if (
+            loaded is not None
+            and metadata is not None
+            and transaction.epoch > loaded.get(transaction.producer_id, NO_PRODUCER_EPOCH)
+        ):
+            plans.append(_abort(transaction, min(transaction.epoch + 1, INT16_MAX)))
+            continue
+        plan = _plan(metadata, transaction)
         if plan is not None:
             plans.append(plan)
     return plans

@@ -11,6 +11,7 @@ one producer at a time, in a process or on the network.
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
@@ -32,11 +33,13 @@ from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.appending import batch_style, check_records
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.appended import Appended, AppendedMany, AppendedRange
+from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.transaction_rules import TransactionRules
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.topic import Topic
 from cordwood.log.transactions.coordinator import TransactionCoordinator
+from cordwood.log.transactions.lone_commit import LoneCommit
 from cordwood.log.transactions.transaction_entry import Done, Granted, Lease, Outcome
 from cordwood.log.transactions.transaction_machine import Refusal
 from cordwood.log.transactions.transaction_metadata import (
@@ -79,8 +82,12 @@ class LibraryProducers:
         offsets: CommittedOffsets,
         topic: Callable[[str], Topic[PartitionLog]],
         clock: Clock,
+        *,
+        may_be_lone: Callable[[str], bool],
     ) -> None:
+        """`may_be_lone` says whether a marker in a topic may be a commit: see `lone_commit`."""
         self.coordinator = coordinator
+        self.may_be_lone = may_be_lone
         self.offsets = offsets
         self.topic = topic
         self.clock = clock
@@ -115,6 +122,9 @@ class Transaction:
         self._sequences: dict[PartitionLog, int] = {}
         self._ends: dict[PartitionLog, Offset] = {}
         self._leases: list[Lease] = []  # given and not released, after an interrupt perhaps
+        self._hold = LockHold(producer.busy)
+        self._is_lone = False  # it has one partition, and began as one that its marker decides
+        self._lone_commit: LoneCommit | None = None
 
     @property
     def transactional_id(self) -> str:
@@ -200,6 +210,7 @@ class Transaction:
     ) -> None:
         """Commit offsets of a group with the transaction: {("orders", 0): 7}."""
         identity = self._identity()
+        self._is_lone = False
         table = self._producers.offsets
         records = table.records_of(
             group,
@@ -238,18 +249,8 @@ class Transaction:
         self, log: PartitionLog, batches: list[_Batch], identity: ProducerIdentity
     ) -> Offset:
         is_first = log not in self._ends
-        lease = None
         if is_first:
-            lease = self._await(
-                lambda done: self._producers.coordinator.begin_append(
-                    self.transactional_id,
-                    identity,
-                    {(log.topic, log.partition)},
-                    client_version=EPOCH_BUMPING_VERSION,
-                    done=done,
-                    gives_up=True,
-                )
-            ).lease
+            self._begin_in(log, identity)
         try:
             return log.batches.append_built(
                 batches, transaction=TransactionRules(may_begin=is_first, starts_at_zero=True)
@@ -257,8 +258,30 @@ class Transaction:
         except (InvalidProducerEpochError, UnverifiedTransactionError) as error:
             raise self._fenced() from error
         finally:
-            if lease is not None:
-                lease.release()
+            if is_first:
+                self._release_leases()
+
+    def _begin_in(self, log: PartitionLog, identity: ProducerIdentity) -> None:
+        """Make the log part of the transaction; its lease is in `_leases`."""
+        producers, place = self._producers, (log.topic, log.partition)
+        self._is_lone = (
+            not self._ends
+            and producers.may_be_lone(log.topic)
+            and producers.coordinator.begin_alone(
+                self.transactional_id, identity, place, self._leases
+            )
+        )
+        if not self._is_lone:
+            self._await(
+                lambda done: producers.coordinator.begin_append(
+                    self.transactional_id,
+                    identity,
+                    {place},
+                    client_version=EPOCH_BUMPING_VERSION,
+                    done=done,
+                    gives_up=True,
+                )
+            )
 
     # --- beginning and end -------------------------------------------------------------------
 
@@ -266,13 +289,16 @@ class Transaction:
         if self._is_open:
             raise TransactionError(self.transactional_id, "the transaction is open already")
         producer = self._producer
-        if not producer.busy.acquire(blocking=False):
-            raise TransactionError(
-                self.transactional_id,
-                "another transaction of this id is open in this process; end it first, or use "
-                "another transactional id",
-            )
+        hold = LockHold(producer.busy)
         try:
+            if not hold.take(timeout_s=0):
+                raise TransactionError(
+                    self.transactional_id,
+                    "another transaction of this id is open in this process; end it first, or use "
+                    "another transactional id",
+                )
+            self._sequences.clear()
+            self._ends.clear()
             if producer.identity is None:
                 producer.identity = self._await(
                     lambda done: self._producers.coordinator.init_producer(
@@ -283,14 +309,15 @@ class Transaction:
                         gives_up=True,
                     )
                 ).identity
+            self._is_spoilt = self._is_lone = False
+            self._lone_commit = None
+            self._hold = hold
+            self._is_open = True
+            return self
         except BaseException:
-            producer.busy.release()
+            self._is_open = False
+            insist(hold.release)
             raise
-        self._is_open = True
-        self._is_spoilt = False
-        self._sequences.clear()
-        self._ends.clear()
-        return self
 
     def __exit__(
         self,
@@ -298,17 +325,21 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self._is_open:
-            return
-        if kind is None:
-            self.commit()
-            return
         try:
-            self.abort()
-        except TransactionError as failure:
-            # The error of the block is the one to see; the transaction times out.
-            if error is not None:
-                error.add_note(f"and the transaction could not be aborted: {failure}")
+            if not self._is_open:
+                return
+            if kind is None:
+                self.commit()
+                return
+            try:
+                self.abort()
+            except TransactionError as failure:
+                # The error of the block is the one to see; the transaction times out.
+                if error is not None:
+                    error.add_note(f"and the transaction could not be aborted: {failure}")
+        finally:
+            if self._is_open:  # an interrupt came first
+                insist(self._forsake)
 
     def commit(self) -> None:
         """Commit now. Everything is durable and visible on return, or nothing is.
@@ -322,12 +353,47 @@ class Transaction:
                     self.transactional_id,
                     "it was aborted, because an append failed; do all of it in a new transaction",
                 )
+            if self._is_lone and self._commit_alone():
+                return
             for log, end in self._ends.items():
                 log.promises.await_kept(end)
         except BaseException:
-            self.abort()
+            if self._has_marker:
+                insist(self._forsake)
+            else:
+                self.abort()
             raise
         self._end(is_commit=True)
+
+    def _commit_alone(self) -> bool:
+        """Commit with a marker and one sync: see `lone_commit`. False: nothing was done.
+
+        If the sync fails, nobody knows what is on the disk: the next opening says.
+        """
+        [log] = self._ends
+        identity = self._identity()
+        commit = self._lone_commit = self._producers.coordinator.lone_commit(log)
+        if not commit.write(self.transactional_id, identity, self._leases):
+            self._release_leases()
+            return False
+        assert commit.end is not None
+        log.promises.await_kept(commit.end)
+        self._producer.identity = commit.after
+        self._leave()
+        return True
+
+    def _forsake(self) -> None:
+        """Leave it as it is: the next transaction of this id aborts what is open."""
+        self._producer.identity = None
+        if self._has_marker:
+            for log in self._ends:
+                log.syncing.request()  # others wait for what is behind the marker
+        self._leave()
+
+    @property
+    def _has_marker(self) -> bool:
+        """Whether the marker that commits it is in the log: it cannot be aborted any more."""
+        return self._lone_commit is not None and self._lone_commit.end is not None
 
     def abort(self) -> None:
         """Abort now: no `read_committed` reader ever sees the records."""
@@ -350,7 +416,7 @@ class Transaction:
             producer.identity = None  # unknown, until the coordinator has answered
             producer.identity = self._await_end(identity, is_commit=is_commit)
         finally:
-            self._leave()
+            insist(self._leave)
 
     def _await_end(self, identity: ProducerIdentity, *, is_commit: bool) -> ProducerIdentity:
         """End the transaction and wait for its markers; what the producer uses from now on.
@@ -385,13 +451,17 @@ class Transaction:
 
     def _release_leases(self) -> None:
         """Of appends that an interrupt ended: the markers would wait for them for ever."""
-        while self._leases:
-            self._leases.pop().release()
+        for lease in list(self._leases):
+            lease.release()
+            with suppress(ValueError):  # a late answer removes what it brings
+                self._leases.remove(lease)
 
     def _leave(self) -> None:
+        """Safe to repeat."""
         self._is_open = False
-        self._release_leases()
-        self._producer.busy.release()
+        if self._leases:
+            self._release_leases()
+        self._hold.release()
 
     # --- parts -------------------------------------------------------------------------------
 

@@ -60,12 +60,16 @@ class TransactionEntry:
     leases     appends under way that belong to the open transaction: no marker before they end
     waiters    requests that wait for `pending`, or for the markers
     unmarked   partitions of a prepared transaction that have no marker yet
+    loaded     the producer when the id was loaded, as it goes on; None: the id is younger
+    floor      the highest epoch that a log had of this producer; see `transaction_machine.raised`
     """
 
     __slots__ = (
         "asker",
+        "floor",
         "has_failed",
         "leases",
+        "loaded",
         "metadata",
         "next_line_s",
         "pending",
@@ -77,11 +81,13 @@ class TransactionEntry:
         self.metadata = metadata
         self.pending: TransactionMetadata | None = None
         self.asker: Ask | None = None
-        self.leases = 0
+        self.leases: list[Lease] = []
         self.waiters: deque[Ask] = deque()
         self.unmarked: frozenset[TopicPartition] = frozenset()
         self.has_failed = False  # some markers could not be written; they are tried again
         self.next_line_s = 0.0  # when a line about fenced producers may be logged
+        self.loaded: ProducerIdentity | None = None
+        self.floor: ProducerIdentity | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -91,13 +97,12 @@ class TransactionEntry:
 class Lease:
     """An append into an open transaction. Release it when the records are in the log."""
 
-    __slots__ = ("_release",)
+    __slots__ = ("_release", "entry")
 
-    def __init__(self, release: Callable[[], None]) -> None:
-        self._release: Callable[[], None] | None = release
+    def __init__(self, entry: TransactionEntry, release: "Callable[[Lease], None]") -> None:
+        self.entry = entry
+        self._release = release
 
     def release(self) -> None:
-        """Any thread; safe to repeat."""
-        release, self._release = self._release, None
-        if release is not None:
-            release()
+        """Any thread; safe to repeat, also after an interrupt."""
+        self._release(self)

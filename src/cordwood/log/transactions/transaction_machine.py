@@ -369,6 +369,81 @@ def _again(current: TransactionMetadata, *, is_commit: bool) -> Decision:
     return Unchanged(current.identity)
 
 
+# --- a transaction that its marker decides ----------------------------------------------------
+
+
+def may_begin_alone(current: TransactionMetadata) -> bool:
+    """Whether a transaction that begins now may be decided by its marker alone.
+
+    Not the first one after a change of the producer id: if the record that makes the change is
+    still prepared on the disk, nobody would look for the epochs of the new id in the logs.
+    """
+    return (
+        current.state is not _ONGOING
+        and current.previous_producer_id == current.producer_id
+        and (current.state is _EMPTY or current.bumps_epochs)
+    )
+
+
+def may_commit_alone(
+    current: TransactionMetadata, producer: ProducerIdentity, place: TopicPartition
+) -> bool:
+    """Whether a marker in `place` can be the commit: nothing else is part of the transaction."""
+    return (
+        current.state is _ONGOING
+        and current.epoch == producer.epoch
+        and current.producer_id == producer.producer_id
+        and current.bumps_epochs
+        and len(current.partitions) == 1
+        and place in current.partitions
+        and not is_exhausted(current.epoch)
+    )
+
+
+def committed_alone(current: TransactionMetadata, *, now_ms: TimestampMs) -> TransactionMetadata:
+    """The log of its only partition has the marker: the transaction is prepared and complete."""
+    assert current.state is _ONGOING, current
+    assert not is_exhausted(current.epoch), current
+    return TransactionMetadata(
+        transactional_id=current.transactional_id,
+        producer_id=current.producer_id,
+        epoch=current.epoch + 1,
+        last_epoch=current.epoch,
+        previous_producer_id=current.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        timeout_ms=current.timeout_ms,
+        state=TransactionState.COMPLETE_COMMIT,
+        partitions=frozenset(),
+        start_ms=current.start_ms,
+        last_update_ms=now_ms,
+        client_version=EPOCH_BUMPING_VERSION,
+    )
+
+
+def raised(
+    current: TransactionMetadata, epoch: int, *, now_ms: TimestampMs
+) -> TransactionMetadata | None:
+    """What an id is if a log has a higher `epoch` of its producer; None: nothing changes.
+
+    The epoch comes from a marker, so the transaction of every lower epoch has ended. A producer of
+    version 1 is left alone: none of its transactions is decided by a marker alone.
+    """
+    if epoch <= current.epoch or current.is_prepared:
+        return None
+    if current.state is not _EMPTY and not current.bumps_epochs:
+        return None
+    return TransactionMetadata(
+        transactional_id=current.transactional_id,
+        producer_id=current.producer_id,
+        epoch=epoch,
+        previous_producer_id=current.producer_id,
+        timeout_ms=current.timeout_ms,
+        state=_EMPTY,
+        last_update_ms=now_ms,
+        client_version=EPOCH_BUMPING_VERSION,
+    )
+
+
 # --- time-outs, markers, expiry --------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 from cordwood.log.transactions.transaction_table import TransactionTable
 from cordwood.log.transactions.transaction_topic import read_transactions
 from cordwood.log.transactions.transaction_work import LocalWork
-from cordwood.quantities import TimestampMs
+from cordwood.quantities import NO_PRODUCER_EPOCH, ProducerId, TimestampMs
 
 logger = logging.getLogger(__name__)
 
@@ -49,17 +49,19 @@ def recover_transactions(
     Returns what is left for an operator to decide. Unless `loaded` `is_whole`, nothing is taken
     for nobody's: the decision about it may be in what cannot be read.
     """
-    if not loaded and not _open_in(logs, is_adopted):
+    if not loaded and is_whole and not _open_in(logs, is_adopted):
         return []
-    _raise_epoch(table, logs)
+    epochs = _survey(table, logs, is_adopted)
     entries = table.load(loaded)
     prepared = [entry for entry in entries if entry.metadata and entry.metadata.is_prepared]
     table.work.write_markers(prepared)
+    table.raise_epochs(epochs, is_live=False)
     reported: list[OpenTransaction] = []
     if is_whole:
         found = _open_in(logs, is_adopted)
         reported = _reconcile(table, entries, found, markers, now_ms)
     else:
+        table.log_epochs = epochs  # ids that come later must not be below
         logger.error(
             "%s cannot be read as a whole: transactions that are open in logs stay open until it "
             "can; repair the directory and start again",
@@ -84,9 +86,11 @@ def admit_log(
 
     A log of the coordinator itself brings its ids. Raises `OSError` if it has to be tried again.
     """
-    _raise_epoch(table, [log])
+    epochs = _survey(table, [log], lambda _: is_adopted)
+    table.raise_epochs(epochs, is_live=True)
     if log.topic == TRANSACTION_STATE_TOPIC:
         count = table.load_late(read_transactions([log]))
+        table.raise_epochs(table.log_epochs, is_live=True)
         logger.info("%s is online and brings %d transactional ids", log.name, count)
         return
     for _ in range(_ATTEMPTS):
@@ -102,7 +106,8 @@ def admit_log(
 def _plans(
     table: TransactionTable[LocalWork], found: Sequence[OpenTransaction]
 ) -> list[Reconciliation]:
-    return plan_reconciliation({known.producer_id: known for known in table.all()}, found)
+    known = {each.producer_id: each for each in table.all()}
+    return plan_reconciliation(known, found, loaded=table.loaded_epochs())
 
 
 def _end_late(
@@ -127,10 +132,24 @@ def _end_late(
     return True
 
 
-def _raise_epoch(table: TransactionTable[LocalWork], logs: Sequence[PartitionLog]) -> None:
-    """The epoch in markers must not be lower than in any log."""
-    epochs = (producer.coordinator_epoch for log in logs for producer in log.producers.listed())
-    table.coordinator_epoch = max((table.coordinator_epoch, *epochs))
+def _survey(
+    table: TransactionTable[LocalWork],
+    logs: Sequence[PartitionLog],
+    is_adopted: Callable[[str], bool],
+) -> dict[ProducerId, int]:
+    """The highest epoch of each producer, in logs that only this coordinator writes markers to.
+
+    The epoch that the coordinator puts into markers is raised: it may not be below any of them.
+    """
+    epochs: dict[ProducerId, int] = {}
+    for log in logs:
+        is_ours = not is_adopted(log.topic)
+        for producer in log.producers.listed():
+            table.coordinator_epoch = max(table.coordinator_epoch, producer.coordinator_epoch)
+            if is_ours:
+                known = epochs.get(producer.producer_id, NO_PRODUCER_EPOCH)
+                epochs[producer.producer_id] = max(known, producer.producer_epoch)
+    return epochs
 
 
 def _open_in(

@@ -11,7 +11,7 @@ record can slip in behind the marker of its transaction.
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from functools import partial
@@ -19,6 +19,7 @@ from typing import Final, Generic, TypeVar
 
 from cordwood.clock import Clock
 from cordwood.format.transaction_records import TopicPartition, TransactionState
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.transactions.marker_writer import MarkerRound, markers_of
 from cordwood.log.transactions.state_budget import StateBudget
 from cordwood.log.transactions.transaction_entry import (
@@ -38,14 +39,23 @@ from cordwood.log.transactions.transaction_machine import (
     Refusal,
     Refused,
     Unchanged,
+    committed_alone,
     completed,
     decide_add,
+    decide_fence,
     is_expired,
     is_timed_out,
+    may_begin_alone,
+    may_commit_alone,
+    raised,
 )
-from cordwood.log.transactions.transaction_metadata import ProducerIdentity, TransactionMetadata
+from cordwood.log.transactions.transaction_metadata import (
+    EPOCH_BUMPING_VERSION,
+    ProducerIdentity,
+    TransactionMetadata,
+)
 from cordwood.log.transactions.transaction_port import TransactionWork
-from cordwood.quantities import ProducerId, TimestampMs
+from cordwood.quantities import NO_PRODUCER_EPOCH, Offset, ProducerId, TimestampMs
 from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
@@ -53,6 +63,7 @@ logger = logging.getLogger(__name__)
 Work = TypeVar("Work", bound=TransactionWork)
 
 _FENCED_LINE_S: Final = 10.0  # between two lines about fenced producers of one id
+_RAISE_S: Final = 30.0  # an id that is being changed is raised within this time, or at a start
 
 
 class TransactionTable(Generic[Work]):
@@ -61,6 +72,7 @@ class TransactionTable(Generic[Work]):
     Any thread may call it; nothing waits for the disk.
 
     coordinator_epoch  goes into every marker; it must not be lower than in any log
+    log_epochs         what logs have of producers, if ids are missing that may come later
     """
 
     def __init__(
@@ -79,12 +91,15 @@ class TransactionTable(Generic[Work]):
         completion of a transaction: nobody can make good from the logs what is lost.
         """
         self.coordinator_epoch = coordinator_epoch
+        self.log_epochs: Mapping[ProducerId, int] = {}
         self._clock = clock
         self._lock = lock or threading.Lock()
         self._entries: dict[str, TransactionEntry] = {}
         self.budget = budget or StateBudget(clock)
         self._is_replicated = is_replicated
         self._closed: Refused | None = None
+        # Ids whose record was put off, and what has to be durable before it is written.
+        self._late: dict[str, tuple[PartitionLog, Offset] | None] = {}
         self._working = threading.Lock()
         self.work = make_work(self)
 
@@ -149,8 +164,7 @@ class TransactionTable(Generic[Work]):
                 identity = decision.identity
             else:
                 return None
-            entry.leases += 1
-            return Granted(identity=identity, lease=Lease(lambda: self._release(entry)))
+            return Granted(identity=identity, lease=self._lease(entry))
 
     def _step(self, ask: Ask) -> Outcome | None:
         """The answer, or None if it comes later. Holds the lock."""
@@ -187,10 +201,13 @@ class TransactionTable(Generic[Work]):
         return self._grant(entry, ask, decision.new.identity_after_end)
 
     def _grant(self, entry: TransactionEntry, ask: Ask, identity: ProducerIdentity) -> Granted:
-        if not ask.takes_lease:
-            return Granted(identity=identity)
-        entry.leases += 1
-        return Granted(identity=identity, lease=Lease(lambda: self._release(entry)))
+        lease = self._lease(entry) if ask.takes_lease else None
+        return Granted(identity=identity, lease=lease)
+
+    def _lease(self, entry: TransactionEntry) -> Lease:
+        lease = Lease(entry, self._release)
+        entry.leases.append(lease)
+        return lease
 
     def _park(self, entry: TransactionEntry, ask: Ask) -> Refused | None:
         if len(entry.waiters) >= WAITERS_MAX:
@@ -207,6 +224,7 @@ class TransactionTable(Generic[Work]):
     def write(
         self, new: TransactionMetadata, written: Callable[[Refusal | None], None] | None = None
     ) -> None:
+        self._late.pop(new.transactional_id, None)  # only the newest counts
         self.work.write(
             JournalEntry(
                 transactional_id=new.transactional_id,
@@ -279,13 +297,167 @@ class TransactionTable(Generic[Work]):
         entry.waiters.clear()
         return waiters
 
-    def _release(self, entry: TransactionEntry) -> None:
+    def _release(self, lease: Lease) -> None:
+        entry = lease.entry
         with self._lock:
-            entry.leases -= 1
-            assert entry.leases >= 0
+            if lease in entry.leases:
+                entry.leases.remove(lease)
             if not entry.leases and entry.metadata is not None and entry.metadata.is_prepared:
                 self.work.mark(entry)
         self.work_here()
+
+    # --- transactions that their marker decides ------------------------------------------------
+
+    def begin_alone(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        place: TopicPartition,
+        leases: list[Lease],
+    ) -> bool:
+        """Begin a transaction in its first partition, and add a lease for the append to `leases`.
+
+        False: nothing was done, and a request finds out. Nothing is written: if the transaction is
+        still open at the next tick, its record is. See `lone_commit`.
+        """
+        with self._lock:
+            entry = self._entries.get(transactional_id)
+            metadata = None if entry is None else self._open_metadata(entry)
+            if entry is None or metadata is None or not may_begin_alone(metadata):
+                return False
+            decision = decide_add(
+                metadata,
+                producer,
+                {place},
+                client_version=EPOCH_BUMPING_VERSION,
+                now_ms=self._clock.now_ms(),
+            )
+            if (
+                not isinstance(decision, Change)
+                or decision.is_durable
+                or not self.budget.allows(metadata, decision.new)
+            ):
+                return False
+            self.install(entry, decision.new)
+            self._late[transactional_id] = None
+            self._lend(entry, leases)
+            return True
+
+    def lease_end(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        place: TopicPartition,
+        leases: list[Lease],
+    ) -> tuple[TransactionEntry, TransactionMetadata] | None:
+        """Allow a commit by a marker in `place`, and add a lease for that marker to `leases`.
+
+        None: nothing was done, and the general way is the one.
+        """
+        with self._lock:
+            entry = self._entries.get(transactional_id)
+            metadata = None if entry is None else self._open_metadata(entry)
+            if entry is None or metadata is None or entry.leases:
+                return None
+            if not may_commit_alone(metadata, producer, place):
+                return None
+            self._lend(entry, leases)
+            return entry, metadata
+
+    def committed_alone(
+        self,
+        entry: TransactionEntry,
+        metadata: TransactionMetadata,
+        log: PartitionLog,
+        end: Offset,
+    ) -> ProducerIdentity | None:
+        """The marker that `lease_end` allowed is in its log, below `end`.
+
+        Returns what the producer uses next; None if another producer asked for the id meanwhile.
+        """
+        with self._lock:
+            if entry.metadata is not metadata or entry.pending is not None:
+                return None
+            new = committed_alone(metadata, now_ms=self._clock.now_ms())
+            self.install(entry, new)
+            self._late[metadata.transactional_id] = (log, end)
+            return new.identity
+
+    def _lend(self, entry: TransactionEntry, leases: list[Lease]) -> None:
+        """Give a lease. Its holder has it before it counts: an interrupt loses none."""
+        lease = Lease(entry, self._release)
+        leases.append(lease)
+        entry.leases.append(lease)
+
+    def _open_metadata(self, entry: TransactionEntry) -> TransactionMetadata | None:
+        """What counts for an id; None if something has to be waited for. Holds the lock."""
+        if entry.pending is not None or self._closed is not None or self._is_replicated:
+            return None
+        return entry.metadata
+
+    def _write_late(self) -> None:
+        """Write the records that were put off. Holds the lock.
+
+        That a lone transaction is complete must not be on the disk before its log is: the record
+        would commit what a power cut leaves of the records.
+        """
+        for transactional_id, awaited in list(self._late.items()):
+            entry = self._entries.get(transactional_id)
+            if entry is None or entry.metadata is None or entry.pending is not None:
+                continue
+            if awaited is None or awaited[0].promises.is_kept(awaited[1]):
+                self.write(entry.metadata)
+
+    def raise_epochs(self, epochs: Mapping[ProducerId, int], *, is_live: bool) -> None:
+        """Logs have these epochs: no id may be below. See `transaction_machine.raised`.
+
+        If it `is_live`, producers may be at work: a transaction that is open in a lower epoch is
+        aborted first. A prepared one is completed first in any case.
+        """
+        asks: list[Ask] = []
+        with self._lock:
+            for transactional_id, entry in self._entries.items():
+                if entry.metadata is None:
+                    continue
+                after = entry.metadata.identity_after_end
+                epoch = epochs.get(after.producer_id, NO_PRODUCER_EPOCH)
+                if epoch <= after.epoch:
+                    continue
+                entry.floor = replace(after, epoch=epoch)
+                if is_live:
+                    asks.append(
+                        Ask(
+                            transactional_id=transactional_id,
+                            decide=partial(_decide_raise, entry.floor),
+                            done=_ignore,
+                            deadline_s=self._clock.monotonic() + _RAISE_S,
+                            is_fencing=True,
+                        )
+                    )
+                elif self._raise(entry):
+                    entry.loaded = entry.floor
+        self.proceed(asks)
+
+    def _raise(self, entry: TransactionEntry) -> bool:
+        """Raise an id to its floor; whether that was needed and possible. Holds the lock."""
+        metadata, floor = entry.metadata, entry.floor
+        if metadata is None or floor is None or floor.producer_id != metadata.producer_id:
+            return False
+        new = raised(metadata, floor.epoch, now_ms=self._clock.now_ms())
+        if new is None:
+            return False
+        self.install(entry, new)
+        self.write(new)
+        return True
+
+    def loaded_epochs(self) -> dict[ProducerId, int]:
+        """The epoch of each producer when it was loaded."""
+        with self._lock:
+            return {
+                entry.loaded.producer_id: entry.loaded.epoch
+                for entry in self._entries.values()
+                if entry.loaded is not None
+            }
 
     # --- markers -----------------------------------------------------------------------------
 
@@ -358,6 +530,8 @@ class TransactionTable(Generic[Work]):
         new = completed(metadata, now_ms=self._clock.now_ms())
         self.install(entry, new)
         self.write(new)
+        if entry.floor is not None:
+            self._raise(entry)
         return self._settled(entry)
 
     def _tell_fenced(self, entry: TransactionEntry) -> None:
@@ -375,6 +549,8 @@ class TransactionTable(Generic[Work]):
 
     def retry(self) -> None:
         """Write what was left to be written, and refuse requests that have waited too long."""
+        with self._lock:
+            self._write_late()
         self.work.hurry()
         now_s = self._clock.monotonic()
         late: list[Ask] = []
@@ -423,6 +599,7 @@ class TransactionTable(Generic[Work]):
             ]
             for transactional_id in expired:
                 self.budget.replace(self._entries.pop(transactional_id).metadata, None)
+                self._late.pop(transactional_id, None)
                 self.work.write(
                     JournalEntry(transactional_id=transactional_id, value=None, at_ms=now_ms),
                     is_urgent=True,
@@ -439,6 +616,7 @@ class TransactionTable(Generic[Work]):
                 entry = self._entries[metadata.transactional_id] = TransactionEntry(metadata)
                 self.budget.replace(None, metadata)
                 entry.unmarked = metadata.partitions if metadata.is_prepared else frozenset()
+                entry.loaded = metadata.identity_after_end
             return list(self._entries.values())
 
     def load_late(self, found: Iterable[TransactionMetadata]) -> int:
@@ -448,6 +626,7 @@ class TransactionTable(Generic[Work]):
             for metadata in found:
                 if metadata.transactional_id not in self._entries:
                     entry = self._entries[metadata.transactional_id] = TransactionEntry()
+                    entry.loaded = metadata.identity_after_end
                     self.install(entry, metadata)
                     count += 1
         self.work_here()
@@ -487,8 +666,12 @@ class TransactionTable(Generic[Work]):
             if was_open and self._is_replicated:  # others use the same budget
                 for entry in self._entries.values():
                     self.budget.replace(entry.metadata, None)
+            if finishes:
+                self._write_late()
         for ask in waiting:
             ask.done(Refused(reason))
+        if finishes:
+            self.work_here()
         self.work.stop(finishes=finishes)
 
     def work_here(self) -> None:
@@ -514,6 +697,27 @@ def _decide_settled(
     if current is ended:
         return Refused(Refusal.CONCURRENT_TRANSACTIONS)
     return Unchanged(ended.identity_after_end)
+
+
+def _decide_raise(
+    floor: ProducerIdentity,
+    current: TransactionMetadata | None,
+    now_ms: TimestampMs,
+    fresh_id: ProducerId | None,
+) -> Decision:
+    """For an id whose epoch is below what a log has."""
+    if current is None or current.producer_id != floor.producer_id:
+        return Refused(Refusal.INVALID_PRODUCER_ID_MAPPING)
+    new = raised(current, floor.epoch, now_ms=now_ms)
+    if new is None:
+        return Unchanged(current.identity)  # a prepared one is raised when it is complete
+    if current.state is TransactionState.ONGOING:
+        return decide_fence(current, now_ms=now_ms, fresh_id=fresh_id)
+    return Change(new=new, is_durable=False)
+
+
+def _ignore(_outcome: Outcome) -> None:
+    """Nobody waits."""
 
 
 def _shown(entry: TransactionEntry) -> TransactionMetadata | None:

@@ -144,6 +144,7 @@ def test_markers_of_a_late_partition_are_written_when_it_comes_back(
     transaction = store.transaction("billing")
     transaction.__enter__()
     transaction.append("paid", b"second", partition=1)
+    store.transactions.tick()  # the coordinator writes that it is ongoing
     found = store.transactions.find("billing")
     assert found is not None
     left = fs.kill()

@@ -30,12 +30,13 @@ def test_a_death_of_the_process_before_the_late_records_loses_no_transaction(
     tmp_path: Path,
 ) -> None:
     store = Store([str(tmp_path / "data")], StoreSetup(has_housekeeping=False))
-    store.create_topic("t")
+    store.create_topic("t", partitions=2)
     with store.transaction("id") as transaction:
-        transaction.append("t", b"first")
+        transaction.append("t", b"first", partition=0)
+        transaction.append("t", b"first", partition=1)
     unfinished = store.transaction("id")
     unfinished.__enter__()
-    unfinished.append("t", b"unfinished")
+    unfinished.append("t", b"unfinished", partition=0)
     store.topic("t").partition(0).sync()
     assert states(store)[-1] is TransactionState.PREPARE_COMMIT
     store.abandon()
@@ -46,7 +47,7 @@ def test_a_death_of_the_process_before_the_late_records_loses_no_transaction(
         assert continued.state is TransactionState.ONGOING
         assert committed(again) == [b"first"]
         with again.transaction("id") as transaction:
-            transaction.append("t", b"second")
+            transaction.append("t", b"second", partition=0)
 
         assert committed(again) == [b"first", b"second"]
 

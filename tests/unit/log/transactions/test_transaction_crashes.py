@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from cordwood.errors import TransactionError
+from cordwood.errors import CordwoodError, TransactionError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.log.rules.transaction_rules import TransactionRules
 from cordwood.log.store.store import Store
@@ -22,6 +22,7 @@ from fakes.simulated_store import open_store
 
 CHANGES = frozenset({"create", "remove", "rename", "sync", "sync_directory", "write_at"})
 PARTITIONS = 3
+COPIES = 3  # records of a transaction in each of its partitions, where that matters
 DAY_MS = 24 * 3600 * 1000
 
 Run = Callable[[Store, "History", Random, int], None]
@@ -34,9 +35,10 @@ class History:
     committed: set[int] = field(default_factory=set)
     aborted: set[int] = field(default_factory=set)
     begun: set[int] = field(default_factory=set)
+    lone: dict[int, int] = field(default_factory=dict)  # the partition of those that have one
 
     def copy(self) -> History:
-        return History(set(self.committed), set(self.aborted), set(self.begun))
+        return History(set(self.committed), set(self.aborted), set(self.begun), dict(self.lone))
 
 
 class OldProducer:
@@ -138,6 +140,117 @@ def run(store: Store, history: History, rng: Random, count: int) -> None:
                 history.aborted.add(number)
         if number not in history.aborted:
             history.committed.add(number)
+
+
+def run_lone(store: Store, history: History, rng: Random, count: int) -> None:
+    """Transactions of one partition each, beside some of all partitions; see `lone_commit`."""
+    for number in range(count):
+        if rng.random() < 0.2:
+            store.transactions.tick()
+        history.begun.add(number)
+        with store.transaction(rng.choice(("one", "two"))) as transaction:
+            partition = rng.randrange(PARTITIONS)
+            is_lone = rng.random() < 0.8
+            for each in (partition,) if is_lone else range(PARTITIONS):
+                for copy in range(COPIES):
+                    transaction.append("orders", b"%d %d" % (number, copy), partition=each)
+                    if rng.random() < 0.1:  # the marker comes into another file
+                        store.topic("orders").partition(each).roll()
+            if rng.random() < 0.2:
+                transaction.abort()
+                history.aborted.add(number)
+            elif is_lone:
+                history.lone[number] = partition
+        if number not in history.aborted:
+            history.committed.add(number)
+
+
+def check_lone(store: Store, clock: ManualClock, history: History) -> None:
+    known = {id_: store.transactions.find(id_) for id_ in ("one", "two")}
+    for log in store.topic("orders").partitions:
+        for producer in log.producers.listed():
+            [epoch] = [
+                m.epoch for m in known.values() if m and m.producer_id == producer.producer_id
+            ]
+            assert producer.producer_epoch <= epoch, f"{log.name} is ahead of the coordinator"
+    clock.advance(DAY_MS)
+    store.transactions.tick()
+
+    seen: Counter[tuple[int, int]] = Counter()  # copies, by transaction and partition
+    for log in store.topic("orders").partitions:
+        assert log.last_stable_offset == log.high_watermark, f"{log.name} hangs"
+        for record in log.read(isolation="read_committed"):
+            seen[int((record.value or b"").split()[0]), log.partition] += 1
+    for number in history.begun:
+        places = {partition: seen[number, partition] for partition in range(PARTITIONS)}
+        if number in history.aborted:
+            assert not any(places.values()), f"aborted, and read: {number}"
+        elif number in history.lone:
+            partition = history.lone[number]
+            assert sum(places.values()) == places[partition], f"{number} is elsewhere: {places}"
+            assert places[partition] in (0, COPIES), f"torn: {number}, {places}"
+            if number in history.committed:
+                assert places[partition], f"lost: {number}"
+        else:
+            found = set(places.values()) - {0}
+            assert found <= {COPIES}, f"torn: {number}, {places}"
+            if number in history.committed:
+                assert set(places.values()) == {COPIES}, f"lost: {number}"
+    for transactional_id in ("one", "two"):
+        for partition in range(PARTITIONS):
+            before = dict(seen)
+            with store.transaction(transactional_id) as transaction:
+                transaction.append("orders", b"999 0", partition=partition)
+            after: Counter[tuple[int, int]] = Counter()
+            for log in store.topic("orders").partitions:
+                for record in log.read(isolation="read_committed"):
+                    after[int((record.value or b"").split()[0]), log.partition] += 1
+            assert {key: count for key, count in after.items() if key[0] != 999} == {
+                key: count for key, count in before.items() if count and key[0] != 999
+            }
+
+
+@pytest.mark.parametrize("kind", ["power", "kill"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_lone_transaction_is_whole_or_absent_wherever_a_crash_comes(kind: str, seed: int) -> None:
+    clock = ManualClock()
+    fs = SimulatedFileSystem(clock=clock)
+    rng = Random(seed)
+    store = open_store(fs, clock=clock)
+    store.create_topic("orders", partitions=PARTITIONS)
+    history = History()
+    cuts: list[tuple[SimulatedFileSystem, History]] = []
+
+    def note(operation: str, path: str) -> None:
+        if operation in CHANGES and (kind == "power" or rng.random() < 0.3):
+            left = fs.kill() if kind == "kill" else fs.crash(Random(rng.random()))
+            cuts.append((left, history.copy()))
+
+    fs.watch = note
+    run_lone(store, history, rng, 8)
+    fs.watch = None
+    assert len(cuts) > 20
+
+    for number, (left, then) in enumerate(cuts):
+        then.lone = history.lone  # also of the one that was under way
+        later = ManualClock(clock.now_ms())
+        again: list[SimulatedFileSystem] = []
+        if number % 3 == 0:  # and a second crash while it is opened
+
+            def cut(operation: str, path: str, fs: SimulatedFileSystem = left) -> None:
+                if operation in CHANGES:
+                    again.append(fs.crash(Random(rng.random())))  # noqa: B023 (called in this turn)
+
+            left.watch = cut
+            open_store(left, clock=ManualClock(clock.now_ms())).abandon()
+            left.watch = None
+        for times, last in enumerate([left, *again[-2:]], 1):
+            with open_store(last, clock=later) as recovered:
+                try:
+                    check_lone(recovered, later, then)
+                except (AssertionError, CordwoodError) as error:
+                    error.add_note(f"cut {number} of {len(cuts)}, {times}")
+                    raise
 
 
 def visible(store: Store) -> list[set[int]]:

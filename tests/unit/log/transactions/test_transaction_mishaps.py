@@ -84,6 +84,7 @@ def test_a_lease_that_comes_after_the_end_is_released(
     monkeypatch.setattr(coordinator, "begin_append", interrupted)
     transaction = store.transaction("billing")
     transaction.__enter__()
+    _refuse_lone(store, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         transaction.append("paid", b"1", partition=0)
     transaction._leave()
@@ -257,6 +258,7 @@ def test_markers_that_fail_are_logged_once_and_counted(
     def lines(text: str) -> int:
         return sum(text in record.getMessage() for record in caplog.records)
 
+    _refuse_lone(store, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(markers, "_append", fail)
         with store.transaction("billing") as transaction:
@@ -307,6 +309,11 @@ def test_ids_that_expire_make_room_and_an_end_needs_none(store: Store) -> None:
         pass
 
 
+def _refuse_lone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have transactions with one partition end in the general way, too."""
+    monkeypatch.setattr(store._library_producers, "may_be_lone", lambda _topic: False)
+
+
 def _batch_of_nobody(clock: ManualClock) -> memoryview:
     now_ms = clock.now_ms()
     return build_batch(
@@ -341,10 +348,11 @@ def _slow_promises(
 
 
 def test_a_commit_that_took_place_is_no_failure_if_another_producer_takes_the_id_meanwhile(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cordwood.open(tmp_path / "data") as store:
         store.create_topic("paid")
+        _refuse_lone(store, monkeypatch)
         coordinator, outcomes = store.transactions, dict[str, Outcome]()
         taken = threading.Event()
 
