@@ -25,9 +25,9 @@ from bench.archive_stage import (
 from bench.measure import Context, Row, Samples, Target, measure_in_turns, samples
 from bench.object_server import RunningStore, StoreKind
 from bench.workload import TOPIC, make_values
-from cordwood.archive.block_sums import BLOCK_BYTES
-from cordwood.archive.fetch_threads import THREADS_MAX
-from cordwood.archive.object_port import PIECE_BYTES
+from cordwood.archive.fetching.fetch_threads import THREADS_MAX
+from cordwood.archive.manifests.block_sums import BLOCK_BYTES
+from cordwood.archive.objects.object_port import PIECE_BYTES
 from cordwood.quantities import KIB, MIB
 
 _CORDWOOD: Final = "Cordwood"

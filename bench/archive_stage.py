@@ -18,9 +18,9 @@ from bench.object_server import RunningStore, StoreKind, object_server
 from bench.pinning import Cores, choose_cores, client_pinned
 from bench.wire_load import HOST
 from bench.workload import TOPIC, Values, fresh_path, make_values
-from cordwood.archive.block_sums import BLOCK_BYTES
-from cordwood.archive.fetch_threads import THREADS_MAX
-from cordwood.archive.object_port import PIECE_BYTES
+from cordwood.archive.fetching.fetch_threads import THREADS_MAX
+from cordwood.archive.manifests.block_sums import BLOCK_BYTES
+from cordwood.archive.objects.object_port import PIECE_BYTES
 from cordwood.archive.opened_archive import open_archive
 from cordwood.log.beside.archived_log import ArchivedLog
 from cordwood.log.store.store import Store

@@ -3,8 +3,8 @@
 import os
 from dataclasses import dataclass, field
 
+from cordwood.storage.disk.real_file import RealFile
 from cordwood.storage.files import RealFileSystem
-from cordwood.storage.real_file import RealFile
 
 
 @dataclass(slots=True)

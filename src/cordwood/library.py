@@ -12,7 +12,7 @@ from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.inbox.change_inbox import new_request_id
 from cordwood.log.inbox.change_request import CHANGE_TIMEOUT_S, ChangeRequester
 from cordwood.log.inbox.store_change import ChangeAnswer, StoreChange
-from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
+from cordwood.log.partition.state.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkDone
 from cordwood.log.store.archive_port import CACHE_BYTES
@@ -21,7 +21,7 @@ from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import OPENING_THREADS, Store, StoreSetup
 from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN
 from cordwood.quantities import parse_size
-from cordwood.storage.file_access import FileAccess
+from cordwood.storage.disk.file_access import FileAccess
 from cordwood.storage.files import RealFileSystem
 
 # Kafka ignores a directory of the first name, and so do we.

@@ -26,7 +26,7 @@ from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.topic_registry import NewTopic
 from cordwood.log.transactions import store_transaction
 from cordwood.quantities import MIB, ProducerId
-from cordwood.storage.flusher import InlineFlusher
+from cordwood.storage.disk.flusher import InlineFlusher
 from crash.history import (
     BrokenPromise,
     Content,

@@ -16,7 +16,7 @@ from cordwood.errors import CorruptSegmentError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.quantities import FilePosition
-from cordwood.storage.segment_reader import SegmentReader
+from cordwood.storage.log_file.segment_reader import SegmentReader
 from crash.client import Client, look_beside, open_store
 from crash.history import BrokenPromise, History, check_store, settle
 from crash.scripts import AHEAD, SCRIPTS, directories_of, small_pages

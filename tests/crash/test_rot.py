@@ -17,7 +17,7 @@ from cordwood.format import batch
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
-from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.segment_parts.handle_cache import HandleCache
 from crash.client import DATA, Client, open_store
 from crash.history import read_all
 from crash.rot import (

@@ -10,7 +10,7 @@ import pytest
 
 from cordwood.format.batch import BatchDecoder
 from cordwood.log.partition import log_loader
-from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.partition.state.state_holder import StateHolder
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.files import write_all
 from cordwood.storage.recovery import (
@@ -21,7 +21,7 @@ from cordwood.storage.recovery import (
     walk_segment,
 )
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_writer import SegmentWriter
+from cordwood.storage.segment_parts.segment_writer import SegmentWriter
 from cordwood.value_class import replace
 from crash.client import Client
 from crash.io_faults import CallFault, all_faults, run_fault

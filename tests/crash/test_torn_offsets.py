@@ -12,7 +12,7 @@ import pytest
 
 from cordwood.errors import CorruptSegmentError
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.quantities import FilePosition, LeaderEpoch
 from fakes.client_batches import NOW, client_batch
 from fakes.manual_clock import ManualClock

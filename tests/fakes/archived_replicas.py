@@ -5,18 +5,18 @@ from __future__ import annotations
 from random import Random
 from uuid import UUID
 
-from cordwood.archive.manifest import Manifest
-from cordwood.archive.object_store import LocalObjects
-from cordwood.archive.partition_archive import PartitionArchive
-from cordwood.archive.segment_cache import SegmentCache
+from cordwood.archive.cache.segment_cache import SegmentCache
+from cordwood.archive.manifests.manifest import Manifest
+from cordwood.archive.objects.object_store import LocalObjects
 from cordwood.archive.store_archives import StoreArchives
+from cordwood.archive.topics.partition_archive import PartitionArchive
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.directory_format import format_directories
 from cordwood.log.topics.topic_hosting import HostedTopic
 from cordwood.quantities import LeaderEpoch, Offset
-from cordwood.storage.flusher import InlineFlusher
+from cordwood.storage.disk.flusher import InlineFlusher
 from fakes.archived_store import ARCHIVE, SMALL_SEGMENTS, URL
 from fakes.client_batches import client_batch
 from fakes.failing_objects import FailingObjects

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from random import Random
 
-from cordwood.archive.object_store import LocalObjects, ObjectStore
-from cordwood.archive.segment_cache import SegmentCache
+from cordwood.archive.cache.segment_cache import SegmentCache
+from cordwood.archive.objects.object_store import LocalObjects, ObjectStore
 from cordwood.archive.store_archives import StoreArchives
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.archive_port import CACHE_BYTES
 from cordwood.log.store.store import Store, StoreSetup
+from cordwood.storage.disk.flusher import InlineFlusher
 from cordwood.storage.files import FileSystem
-from cordwood.storage.flusher import InlineFlusher
 from fakes.failing_objects import FailingObjects
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from cordwood.archive.object_port import ConditionalObjects
-from cordwood.archive.object_store import ObjectInfo, ObjectStore
+from cordwood.archive.objects.object_port import ConditionalObjects
+from cordwood.archive.objects.object_store import ObjectInfo, ObjectStore
 from cordwood.storage.files import Buffer
 
 

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from cordwood.storage.disk.real_file import RealFile
 from cordwood.storage.files import Buffer, RealFileSystem
-from cordwood.storage.real_file import RealFile
 
 _TIMEOUT_S = 60.0
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cordwood.archive.object_port import ConditionalObjects
-from cordwood.archive.object_store import PIECE_BYTES, ObjectStore, get
+from cordwood.archive.objects.object_port import ConditionalObjects
+from cordwood.archive.objects.object_store import PIECE_BYTES, ObjectStore, get
 from cordwood.errors import LimitExceededError
 
 

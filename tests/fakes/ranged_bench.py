@@ -6,12 +6,12 @@ import random
 from functools import partial
 from pathlib import Path
 
-from cordwood.archive.block_sums import SUM_SIZE, BlockSums
-from cordwood.archive.fetch_threads import FetchThreads
-from cordwood.archive.local_objects import LocalObjects
-from cordwood.archive.object_port import ObjectStore
-from cordwood.archive.ranged_file import RangedFile, RangedObject
-from cordwood.archive.segment_cache import SegmentCache
+from cordwood.archive.cache.segment_cache import SegmentCache
+from cordwood.archive.fetching.fetch_threads import FetchThreads
+from cordwood.archive.fetching.ranged_file import RangedFile, RangedObject
+from cordwood.archive.manifests.block_sums import SUM_SIZE, BlockSums
+from cordwood.archive.objects.local_objects import LocalObjects
+from cordwood.archive.objects.object_port import ObjectStore
 from cordwood.quantities import GIB, KIB
 from cordwood.storage.files import RealFileSystem
 from fakes.failing_objects import FailingObjects

@@ -25,7 +25,7 @@ from cordwood.cluster.replication.replica_fetch import (
 from cordwood.cluster.replication.replication_ports import NodePorts, ReplicationConfig
 from cordwood.errors import CordwoodError
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.quantities import LeaderEpoch, Offset
 from fakes.client_batches import NOW, client_batch
 from fakes.manual_clock import ManualClock

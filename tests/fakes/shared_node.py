@@ -7,14 +7,14 @@ from random import Random
 from typing import Any, cast
 from uuid import UUID
 
-from cordwood.log.partition.replica_role import OWNED
+from cordwood.log.partition.state.replica_role import OWNED
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.process_state import split_state
 from cordwood.log.topics.store_share import KEEPER, StoreShare, owner_of, worker_name
 from cordwood.log.topics.topic_hosting import HostedTopic
 from cordwood.quantities import LeaderEpoch
+from cordwood.storage.disk.flusher import InlineFlusher
 from cordwood.storage.files import FileSystem
-from cordwood.storage.flusher import InlineFlusher
 from fakes.client_batches import client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem

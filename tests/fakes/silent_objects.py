@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 
-from cordwood.archive.object_store import ObjectInfo
+from cordwood.archive.objects.object_store import ObjectInfo
 from cordwood.storage.files import Buffer
 
 

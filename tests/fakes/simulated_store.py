@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
+from cordwood.log.partition.state.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.store import Store, StoreSetup
-from cordwood.storage.flusher import InlineFlusher, Syncable
+from cordwood.storage.disk.flusher import InlineFlusher, Syncable
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 

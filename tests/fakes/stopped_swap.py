@@ -7,7 +7,7 @@ from pathlib import Path
 from unittest import mock
 
 import cordwood
-from cordwood.log.partition import segment_swap
+from cordwood.log.partition.removal import segment_swap
 
 TOPIC = "orders"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 
-from cordwood.archive.object_port import ObjectInfo, ObjectStore
+from cordwood.archive.objects.object_port import ObjectInfo, ObjectStore
 from cordwood.storage.files import Buffer
 
 _TIMEOUT_S = 60.0

@@ -92,11 +92,11 @@ from cordwood.quantities import (
     ProducerId,
     TimestampMs,
 )
-from cordwood.storage.high_watermark_file import HighWatermarkFile
-from cordwood.storage.offset_index import OffsetIndex
-from cordwood.storage.segment_reader import SegmentReader
-from cordwood.storage.time_index import TimeIndex
-from cordwood.storage.transaction_index import TransactionIndex
+from cordwood.storage.indexes.offset_index import OffsetIndex
+from cordwood.storage.indexes.time_index import TimeIndex
+from cordwood.storage.indexes.transaction_index import TransactionIndex
+from cordwood.storage.log_file.segment_reader import SegmentReader
+from cordwood.storage.small_files.high_watermark_file import HighWatermarkFile
 from fakes.manual_clock import START_MS, ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fuzz.target import target

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.archive.manifest import Manifest, parse_manifest
+from cordwood.archive.manifests.manifest import Manifest, parse_manifest
 from interop.cluster_members import CordwoodMember
 from interop.cluster_records import await_in_sync, bootstrap, consume, create, leader_of, produce
 from interop.kafka_peer import KafkaTools

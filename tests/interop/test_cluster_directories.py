@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cordwood.broker.cluster.cluster_member import directory_ids
 from cordwood.broker.server import BrokerServer
 from cordwood.errors import CordwoodError
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.settings import settings_from
 from fakes.gated_fs import GatedFileSystem

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.archive import copier
-from cordwood.archive.manifest import Manifest
-from cordwood.archive.partition_archive import PartitionArchive
+from cordwood.archive.copying import copier
+from cordwood.archive.manifests.manifest import Manifest
+from cordwood.archive.topics.partition_archive import PartitionArchive
 from cordwood.errors import StorageError
 from cordwood.format.record import Record
 from cordwood.log.beside.archived_log import ArchivedLog

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker.net.connections.client_connection import ClientConnection
-from cordwood.log.partition.log_sync import SyncUnderWay
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.writing.log_sync import SyncUnderWay
 from cordwood.protocol.acl_codes import AclOperation, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode

@@ -9,8 +9,8 @@ from unittest.mock import patch
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from cordwood.archive import read_streams
-from cordwood.archive.held_pieces import PieceMemory
+from cordwood.archive.cache.held_pieces import PieceMemory
+from cordwood.archive.fetching import read_streams
 from cordwood.errors import StorageError
 from cordwood.quantities import KIB
 from cordwood.storage.files import File

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood.archive.content_checksum import content_checksum
-from cordwood.archive.object_store import ArrowObjects, ObjectStore
+from cordwood.archive.objects.content_checksum import content_checksum
+from cordwood.archive.objects.object_store import ArrowObjects, ObjectStore
 from cordwood.archive.opened_archive import open_archive
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.quantities import MIB

@@ -10,8 +10,8 @@ from cordwood.cluster.replication.partition_replica import PartitionReplica
 from cordwood.errors import CorruptSegmentError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
-from cordwood.log.partition.log_state import LogState
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.state.log_state import LogState
 from cordwood.quantities import Offset
 from simulation import invariants
 from simulation.invariants import Entry

@@ -36,18 +36,21 @@ from cordwood.errors import (
     StorageError,
 )
 from cordwood.format.file_names import LOG_START, RECOVERY_POINT
-from cordwood.log.partition.disk_health import DiskHealth
 from cordwood.log.partition.log_loader import LoadRequest, load_log
-from cordwood.log.partition.log_parts import LogParts, segment_limits
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.disk_health import DiskHealth
+from cordwood.log.partition.state.log_parts import LogParts, segment_limits
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.rules.duration_histogram import SharedHistogram
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import LeaderEpoch, Offset, TimestampMs
-from cordwood.storage.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
-from cordwood.storage.flusher import Syncable
-from cordwood.storage.handle_cache import HandleCache
-from cordwood.storage.high_watermark_file import HighWatermarkFile
+from cordwood.storage.disk.flusher import Syncable
+from cordwood.storage.segment_parts.handle_cache import HandleCache
+from cordwood.storage.small_files.checkpoint_file import (
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
+from cordwood.storage.small_files.high_watermark_file import HighWatermarkFile
 from fakes.simulated_fs import SimulatedFileSystem
 from simulation import invariants
 from simulation.controller import TOPIC, TOPIC_ID

@@ -17,10 +17,10 @@ from cordwood.cluster.replication.leader_role import LeaderRole
 from cordwood.cluster.replication.node_replicas import NodeReplicas, assigned_places
 from cordwood.cluster.replication.partition_replica import PartitionReplica
 from cordwood.cluster.replication.replica_fetch import ReplicaError
-from cordwood.log.partition.log_epochs import LogEpochs
-from cordwood.log.partition.replica_log import ReplicaLog
+from cordwood.log.partition.appends.replica_log import ReplicaLog
+from cordwood.log.partition.derived_state.log_epochs import LogEpochs
 from cordwood.quantities import LeaderEpoch, Offset
-from cordwood.storage.checkpoint_file import write_epoch_checkpoint
+from cordwood.storage.small_files.checkpoint_file import write_epoch_checkpoint
 from simulation import node
 
 Plant = Callable[[pytest.MonkeyPatch], None]

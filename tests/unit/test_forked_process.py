@@ -113,7 +113,7 @@ def test_a_child_leaves_its_parents_broker_alone(tmp_path: Path) -> None:
 
 
 _ARCHIVED = """
-    from cordwood.archive.local_objects import LocalObjects
+    from cordwood.archive.objects.local_objects import LocalObjects
 
     data, archive = sys.argv[1] + "/data", "file://" + sys.argv[1] + "/archive"
     with cordwood.open(data) as store:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood.archive.object_store import ObjectStore
-from cordwood.archive.segment_cache import SegmentCache
+from cordwood.archive.cache.segment_cache import SegmentCache
+from cordwood.archive.objects.object_store import ObjectStore
 from cordwood.archive.store_archives import StoreArchives
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.server import BrokerServer

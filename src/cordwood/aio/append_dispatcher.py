@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from cordwood.errors import LogClosedError
-from cordwood.log.partition.group_commit import PendingAppend
+from cordwood.log.partition.appends.group_commit import PendingAppend
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.appended import Appended
 from cordwood.log.rules.fork_refusal import refuse_after_fork

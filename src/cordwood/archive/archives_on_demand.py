@@ -87,7 +87,7 @@ class ArchivesOnDemand:
     def _load(self) -> "StoreArchives":
         loaded = self._loaded
         if loaded is None:
-            from cordwood.archive.segment_cache import SegmentCache
+            from cordwood.archive.cache.segment_cache import SegmentCache
             from cordwood.archive.store_archives import StoreArchives
 
             cache = SegmentCache(self._fs, self._cache_directory, bytes_max=self._cache_bytes)

@@ -4,17 +4,17 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
-from cordwood.archive.fetch_threads import FetchThreads
-from cordwood.archive.manifest import ArchivedTopic
-from cordwood.archive.object_store import open_object_store
-from cordwood.archive.partition_archive import ArchiveParts, PartitionArchive
-from cordwood.archive.restore import (
+from cordwood.archive.cache.segment_cache import SegmentCache
+from cordwood.archive.fetching.fetch_threads import FetchThreads
+from cordwood.archive.manifests.manifest import ArchivedTopic
+from cordwood.archive.objects.object_store import open_object_store
+from cordwood.archive.topics.partition_archive import ArchiveParts, PartitionArchive
+from cordwood.archive.topics.restore import (
     RestoredPartition,
     explain_partition,
     find_topic,
     find_topics,
 )
-from cordwood.archive.segment_cache import SegmentCache
 from cordwood.log.beside.archived_log import ArchivedLog
 from cordwood.log.reading.archived_segments import ArchivePlace
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
@@ -23,7 +23,7 @@ from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.archive_port import CACHE_BYTES
 from cordwood.log.topics.topic import Topic
 from cordwood.storage.files import FileSystem, RealFileSystem
-from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.segment_parts.handle_cache import HandleCache
 
 _CLOSE_S = 1.0  # what is fetched ahead is wanted by nobody
 

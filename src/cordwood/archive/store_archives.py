@@ -10,13 +10,18 @@ from functools import partial
 from uuid import UUID
 
 from cordwood.archive.archive_turns import ArchiveTurns
-from cordwood.archive.copier import SegmentCopier
-from cordwood.archive.fetch_threads import FetchThreads
-from cordwood.archive.object_store import ObjectStore, endpoint, open_object_store, shown_url
-from cordwood.archive.partition_archive import ArchiveParts, PartitionArchive
-from cordwood.archive.restore import TopicRestore, find_topic
-from cordwood.archive.segment_cache import SegmentCache
-from cordwood.archive.topic_keeper import TopicKeeper
+from cordwood.archive.cache.segment_cache import SegmentCache
+from cordwood.archive.copying.copier import SegmentCopier
+from cordwood.archive.fetching.fetch_threads import FetchThreads
+from cordwood.archive.objects.object_store import (
+    ObjectStore,
+    endpoint,
+    open_object_store,
+    shown_url,
+)
+from cordwood.archive.topics.partition_archive import ArchiveParts, PartitionArchive
+from cordwood.archive.topics.restore import TopicRestore, find_topic
+from cordwood.archive.topics.topic_keeper import TopicKeeper
 from cordwood.clock import Clock
 from cordwood.errors import CordwoodError, LogClosedError
 from cordwood.log.beside.read_only_log import ReadOnlyLog
@@ -28,7 +33,7 @@ from cordwood.log.store.archive_port import ArchivableStore, ListedTopics, Wante
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem
-from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.segment_parts.handle_cache import HandleCache
 
 logger = logging.getLogger(__name__)
 

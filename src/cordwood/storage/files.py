@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias
 
 from cordwood.errors import LimitExceededError, TruncatedInputError
-from cordwood.storage.directory_lock import DirectoryLock, lock_directory
-from cordwood.storage.file_access import FileAccess
-from cordwood.storage.real_file import RealDirectory, RealFile, RealWordMap, map_file, noting
+from cordwood.storage.disk.directory_lock import DirectoryLock, lock_directory
+from cordwood.storage.disk.file_access import FileAccess
+from cordwood.storage.disk.real_file import RealDirectory, RealFile, RealWordMap, map_file, noting
 from cordwood.value_class import dataclass
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

@@ -18,9 +18,9 @@ from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.batch_header import HEADER_SIZE, BatchHeader, decode_batch_header
 from cordwood.quantities import NO_TIMESTAMP, FilePosition, Offset
+from cordwood.storage.log_file.zero_tail import zeros_at_end
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_times import is_true_entry
-from cordwood.storage.zero_tail import zeros_at_end
+from cordwood.storage.segment_parts.segment_times import is_true_entry
 from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)

@@ -13,18 +13,18 @@ The life of the files:
 
 from cordwood.format.file_names import FileKind
 from cordwood.quantities import INT64_MAX, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
-from cordwood.storage.distrusted_batches import DistrustedBatches
 from cordwood.storage.files import File, FileSystem
-from cordwood.storage.handle_cache import HandleCache
-from cordwood.storage.read_boundaries import ReadBoundaries
-from cordwood.storage.segment_extent import Extent, SegmentExtent
-from cordwood.storage.segment_handles import SegmentHandles
-from cordwood.storage.segment_indexes import SegmentIndexes
-from cordwood.storage.segment_limits import SegmentLimits
-from cordwood.storage.segment_names import SegmentNames
-from cordwood.storage.segment_reader import SegmentReader
-from cordwood.storage.segment_times import find_first, find_largest
-from cordwood.storage.segment_writer import SegmentWriter
+from cordwood.storage.log_file.read_boundaries import ReadBoundaries
+from cordwood.storage.log_file.segment_extent import Extent, SegmentExtent
+from cordwood.storage.log_file.segment_reader import SegmentReader
+from cordwood.storage.segment_parts.distrusted_batches import DistrustedBatches
+from cordwood.storage.segment_parts.handle_cache import HandleCache
+from cordwood.storage.segment_parts.segment_handles import SegmentHandles
+from cordwood.storage.segment_parts.segment_indexes import SegmentIndexes
+from cordwood.storage.segment_parts.segment_limits import SegmentLimits
+from cordwood.storage.segment_parts.segment_names import SegmentNames
+from cordwood.storage.segment_parts.segment_times import find_first, find_largest
+from cordwood.storage.segment_parts.segment_writer import SegmentWriter
 
 
 class Segment:

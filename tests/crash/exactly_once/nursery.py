@@ -80,8 +80,8 @@ def serve(order: BrokerOrder) -> NoReturn:
 
 def _die_at(number: int) -> None:
     """Die before the Nth call that changes something on the disk."""
-    from cordwood.storage.kernel_syncs import KernelSyncs
-    from cordwood.storage.real_file import RealDirectory, RealFile
+    from cordwood.storage.disk.kernel_syncs import KernelSyncs
+    from cordwood.storage.disk.real_file import RealDirectory, RealFile
 
     calls = itertools.count(1)
 

@@ -14,7 +14,7 @@ from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.file_names import HIGH_WATERMARK
 from cordwood.storage.files import RealFileSystem
-from cordwood.storage.high_watermark_file import HighWatermarkFile
+from cordwood.storage.small_files.high_watermark_file import HighWatermarkFile
 
 
 def lose_unsynced(directory: Path, rng: Random) -> int:

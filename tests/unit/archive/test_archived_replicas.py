@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.archive.object_store import LocalObjects
-from cordwood.archive.segment_cache import SegmentCache
+from cordwood.archive.cache.segment_cache import SegmentCache
+from cordwood.archive.objects.object_store import LocalObjects
 from cordwood.archive.store_archives import StoreArchives
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.cluster_mark import CLUSTER_MARK

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.archive import arrow_objects
-from cordwood.archive.object_store import LocalObjects, ObjectStore, endpoint, open_object_store
-from cordwood.archive.segment_cache import SegmentCache
+from cordwood.archive.cache.segment_cache import SegmentCache
+from cordwood.archive.objects import arrow_objects
+from cordwood.archive.objects.object_store import (
+    LocalObjects,
+    ObjectStore,
+    endpoint,
+    open_object_store,
+)
 from cordwood.archive.store_archives import StoreArchives
 from cordwood.clock import SystemClock
 from cordwood.log.store.archive_port import CACHE_BYTES

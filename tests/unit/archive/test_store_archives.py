@@ -8,8 +8,8 @@ from itertools import islice
 
 import pytest
 
-from cordwood.archive.manifest import parse_manifest, render_manifest
-from cordwood.archive.object_store import LocalObjects, get
+from cordwood.archive.manifests.manifest import parse_manifest, render_manifest
+from cordwood.archive.objects.object_store import LocalObjects, get
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError, OffsetOutOfRangeError, StorageError
 from cordwood.log.reading.file_range import read_range

@@ -18,9 +18,9 @@ from bench.archive import row_makers
 from bench.object_server import ObjectServer, RunningStore, StoreKind, object_server
 from bench.object_wire import ChunkDecoder, parse_head, wanted_range
 from bench.wire_load import HOST
-from cordwood.archive.arrow_objects import ArrowObjects
-from cordwood.archive.content_checksum import content_checksum
-from cordwood.archive.object_store import ObjectStore
+from cordwood.archive.objects.arrow_objects import ArrowObjects
+from cordwood.archive.objects.content_checksum import content_checksum
+from cordwood.archive.objects.object_store import ObjectStore
 from cordwood.quantities import KIB, MIB
 from fakes.object_store_rules import ObjectStoreRules
 from fakes.reserved_port import reserved_port

@@ -6,7 +6,6 @@ from cordwood.format.batch import BatchDecoder
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.quantities import FilePosition, Offset, TimestampMs
 from cordwood.storage.files import read_whole, write_all
-from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.recovery import (
     BadStretch,
     Damage,
@@ -17,7 +16,8 @@ from cordwood.storage.recovery import (
     walk_segment,
 )
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_limits import SegmentLimits
+from cordwood.storage.segment_parts.handle_cache import HandleCache
+from cordwood.storage.segment_parts.segment_limits import SegmentLimits
 from fakes.client_batches import client_batch
 from fakes.simulated_fs import SimulatedFileSystem
 

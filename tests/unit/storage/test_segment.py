@@ -9,9 +9,9 @@ from cordwood.format.index_entry import AbortedTransaction
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.quantities import NO_TIMESTAMP, FilePosition, Offset, ProducerId, TimestampMs
 from cordwood.storage.files import read_whole
-from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_limits import SegmentLimits
+from cordwood.storage.segment_parts.handle_cache import HandleCache
+from cordwood.storage.segment_parts.segment_limits import SegmentLimits
 from fakes.client_batches import client_batch
 from fakes.simulated_fs import ShortWrite, SimulatedFileSystem
 

@@ -11,7 +11,7 @@ written as -1 or as empty text.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cordwood.archive.object_urls import check_url
+from cordwood.archive.objects.object_urls import check_url
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue, config_field
 from cordwood.quantities import INT32_MAX, INT64_MAX

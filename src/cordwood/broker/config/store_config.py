@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.errors import ConfigError
 from cordwood.log.compaction.cleaner import CleanerConfig
-from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
+from cordwood.log.partition.state.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue, config_field
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.archive_port import CACHE_BYTES
 from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN
-from cordwood.storage.file_access import FileAccess
+from cordwood.storage.disk.file_access import FileAccess
 from cordwood.value_class import dataclass, fields, replace
 
 if TYPE_CHECKING:

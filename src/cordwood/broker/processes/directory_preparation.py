@@ -25,9 +25,9 @@ from cordwood.log.topics.process_state import (
     split_state,
 )
 from cordwood.log.topics.store_share import KEEPER, owner_of, worker_name
-from cordwood.storage.directory_lock import DirectoryLock, lock_directory
-from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
-from cordwood.storage.file_access import FileAccess
+from cordwood.storage.disk.directory_lock import DirectoryLock, lock_directory
+from cordwood.storage.disk.disk_errors import FULL_DISK_ERRNOS
+from cordwood.storage.disk.file_access import FileAccess
 from cordwood.storage.files import make_durable_directory
 
 logger = logging.getLogger(__name__)

@@ -4,10 +4,10 @@ That of a worker also counts what is read while the store is opened. Recovery re
 grows for as long as recovery makes progress, however long that takes.
 """
 
-from cordwood.storage.directory_lock import DirectoryLock, lock_directory
-from cordwood.storage.file_access import FileAccess
+from cordwood.storage.disk.directory_lock import DirectoryLock, lock_directory
+from cordwood.storage.disk.file_access import FileAccess
+from cordwood.storage.disk.real_file import RealFile
 from cordwood.storage.files import RealFileSystem
-from cordwood.storage.real_file import RealFile
 
 
 class SlotFileSystem(RealFileSystem):

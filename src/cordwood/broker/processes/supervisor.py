@@ -43,7 +43,7 @@ from cordwood.cluster.local.process_cluster import (
 )
 from cordwood.errors import ConfigError, StorageError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from cordwood.log.partition.replica_role import OWNED
+from cordwood.log.partition.state.replica_role import OWNED
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.offsets_topic import OFFSETS_CONFIG
 from cordwood.log.topics.store_share import StoreShare, owner_of

@@ -25,10 +25,10 @@ from cordwood.broker.processes.process_task import ProcessTask
 from cordwood.broker.processes.start_progress import StartProgress
 from cordwood.broker.server import BrokerServer
 from cordwood.errors import CordwoodError
-from cordwood.log.partition.replica_role import OWNED
+from cordwood.log.partition.state.replica_role import OWNED
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.store_share import StoreShare
-from cordwood.storage.file_access import FileAccess
+from cordwood.storage.disk.file_access import FileAccess
 
 logger = logging.getLogger(__name__)
 

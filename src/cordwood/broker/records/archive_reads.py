@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Final, NamedTuple, Protocol
 
-from cordwood.archive.object_urls import endpoint
+from cordwood.archive.objects.object_urls import endpoint
 from cordwood.broker.net.loop.event_loop import EventLoop
 from cordwood.errors import CordwoodError, StorageError
 from cordwood.log.partition.partition_log import PartitionLog

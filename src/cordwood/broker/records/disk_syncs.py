@@ -1,9 +1,9 @@
 """Waiting for the disk without holding up the data loop.
 
 The loop begins each sync and notes its end. In between the kernel does the work by itself, if it
-can (`storage.kernel_syncs`), or a thread waits for it. Meanwhile the loop receives and writes the
-records that the next sync will serve: that is the group commit. The log itself announces the end
-of a sync, to its watcher (`log_watch`).
+can (`storage.disk.kernel_syncs`), or a thread waits for it. Meanwhile the loop receives and writes
+the records that the next sync will serve: that is the group commit. The log itself announces the
+end of a sync, to its watcher (`log_watch`).
 
 When the loop has nothing to do but such records, and the sync will end in a moment, the loop waits
 for its end rather than for sockets. A turn for the few records that came since would take as long,
@@ -20,10 +20,10 @@ from threading import Thread
 from typing import Final
 
 from cordwood.broker.net.loop.event_loop import EDGES, READABLE, EventLoop
-from cordwood.log.partition.log_sync import SyncUnderWay
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.storage.kernel_syncs import KernelSyncs
-from cordwood.storage.time_slices import yield_to_short_slices
+from cordwood.log.partition.writing.log_sync import SyncUnderWay
+from cordwood.storage.disk.kernel_syncs import KernelSyncs
+from cordwood.storage.disk.time_slices import yield_to_short_slices
 
 logger = logging.getLogger(__name__)
 

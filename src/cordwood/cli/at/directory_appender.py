@@ -16,14 +16,14 @@ from cordwood.library import open_writer, request_change
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.inbox.change_inbox import ChangeInbox, new_request_id, staging_directory
 from cordwood.log.inbox.store_change import PublishBatches, StagedBatches
-from cordwood.log.partition.appending import batch_style
+from cordwood.log.partition.appends.appending import batch_style
 from cordwood.log.publishing.publication import PublicationId
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic import Topic
-from cordwood.storage.file_access import FileAccess
+from cordwood.storage.disk.file_access import FileAccess
 from cordwood.storage.files import RealFileSystem
-from cordwood.storage.staged_file import StagedFileWriter
+from cordwood.storage.small_files.staged_file import StagedFileWriter
 from cordwood.value_class import replace
 
 _FILE_NAME: Final = "records.batches"

@@ -14,7 +14,7 @@ from cordwood.cli.at.target import DirectoryTarget
 from cordwood.errors import DirectoryLockedError, LogError
 from cordwood.log.store.cluster_mark import CLUSTER_MARK
 from cordwood.security.security_file import SecurityFile
-from cordwood.storage.directory_lock import lock_directory
+from cordwood.storage.disk.directory_lock import lock_directory
 from cordwood.storage.files import RealFileSystem
 
 

@@ -184,7 +184,7 @@ def _archive_of(at: str | None, topics: "Sequence[str]", new_name: str | None) -
 
 def _planned(url: str, topics: "Sequence[str]", to_ms: int | None) -> tuple[list[str], list[Row]]:
     """The topics to restore, and what would be restored of each partition."""
-    from cordwood.archive.object_store import shown_url
+    from cordwood.archive.objects.object_store import shown_url
     from cordwood.archive.opened_archive import open_archive
     from cordwood.errors import LogError
 

@@ -134,7 +134,7 @@ def run_broker(
     from cordwood.broker.config.security_config import refuse_insecure_listeners
     from cordwood.broker.observing.log_output import configure_logging
     from cordwood.broker.server import BrokerServer
-    from cordwood.log.partition.replica_role import AMONG_OTHERS, SOLE_REPLICA
+    from cordwood.log.partition.state.replica_role import AMONG_OTHERS, SOLE_REPLICA
 
     refuse_insecure_listeners(settings.broker, settings.security)
     beside = _beside(settings, console_port, security_folder)

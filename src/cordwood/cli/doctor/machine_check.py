@@ -95,7 +95,7 @@ def _meminfo() -> tuple[int, int, int] | None:
 
 
 def _kernel_syncs() -> Finding:
-    from cordwood.storage.kernel_syncs import KernelSyncs
+    from cordwood.storage.disk.kernel_syncs import KernelSyncs
 
     syncs = KernelSyncs.open()
     if syncs is not None:

@@ -18,8 +18,8 @@ from cordwood.format.file_names import (
     parse_directory_name,
     parse_segment_file_name,
 )
-from cordwood.storage.directory_lock import LockOwner, lock_owner
-from cordwood.storage.handle_cache import OPEN_SEGMENTS_MAX
+from cordwood.storage.disk.directory_lock import LockOwner, lock_owner
+from cordwood.storage.segment_parts.handle_cache import OPEN_SEGMENTS_MAX
 from cordwood.value_class import dataclass, field
 
 _FILES_PER_ACTIVE: Final = 4  # log, two indexes, the mapped mark

@@ -21,7 +21,7 @@ from cordwood.format.batch_header import (
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import NO_SUFFIX, FileKind, parse_segment_file_name
 from cordwood.quantities import INT64_MAX, MIB, NO_SEQUENCE, FilePosition, Offset
-from cordwood.storage.segment_reader import SegmentReader
+from cordwood.storage.log_file.segment_reader import SegmentReader
 
 _NO_PRODUCER: Final = -1
 _NO_EPOCH: Final = -1
@@ -274,7 +274,7 @@ def _is_zeros(dumped: DumpedFile, position: int) -> bool:
 
 def _durable_mark(directory: str) -> int | None:
     from cordwood.storage.files import RealFileSystem
-    from cordwood.storage.high_watermark_file import HighWatermarkFile
+    from cordwood.storage.small_files.high_watermark_file import HighWatermarkFile
 
     marks = HighWatermarkFile(RealFileSystem(), directory, writable=False)
     try:

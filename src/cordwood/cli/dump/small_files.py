@@ -15,7 +15,7 @@ from cordwood.format.small_files.meta_properties import parse_meta_properties
 from cordwood.format.small_files.partition_metadata import encode_topic_id, parse_partition_metadata
 from cordwood.format.small_files.producer_snapshot import decode_producer_snapshot
 from cordwood.quantities import MIB
-from cordwood.storage.high_watermark_file import decode_words
+from cordwood.storage.small_files.high_watermark_file import decode_words
 
 _BYTES_MAX: Final = 256 * MIB
 _LINES_MAX: Final = 1000  # shown of a text file that is damaged

@@ -20,7 +20,7 @@ from cordwood.cluster.replication.replica_fetch import (
 from cordwood.cluster.replication.replication_ports import ReplicaSite
 from cordwood.errors import DiskFullError, RoleChangedError
 from cordwood.quantities import NO_LEADER_EPOCH, LeaderEpoch, Offset
-from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
+from cordwood.storage.disk.disk_errors import FULL_DISK_ERRNOS
 
 FollowerChanged = Callable[[FollowerRole], None]
 

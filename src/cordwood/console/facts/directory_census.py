@@ -183,7 +183,7 @@ class OpenedDirectories:
 
 def open_directories(paths: Sequence[str]) -> OpenedDirectories:
     """The store in `paths`. Nothing is locked or written."""
-    from cordwood.archive.segment_cache import SegmentCache
+    from cordwood.archive.cache.segment_cache import SegmentCache
     from cordwood.archive.store_archives import StoreArchives
     from cordwood.settings import load_settings
 

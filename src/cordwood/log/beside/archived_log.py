@@ -10,7 +10,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import INT64_MAX, Offset, TimestampMs
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 
 # Archives change slowly, and each look reads the manifest.
 _POLLING: Final = Polling(pause_s_min=1.0, pause_s_max=30.0, growth=2.0, refreshes=True)

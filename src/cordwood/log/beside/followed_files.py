@@ -24,7 +24,7 @@ from cordwood.log.beside.last_file import LastFile, open_last
 from cordwood.log.beside.polling import Polling
 from cordwood.log.beside.transaction_tail import FollowedTransactions, TransactionTail
 from cordwood.log.partition.log_loader import read_epochs
-from cordwood.log.partition.segment_gaps import SegmentGaps, hole_damages
+from cordwood.log.partition.view.segment_gaps import SegmentGaps, hole_damages
 from cordwood.log.reading.archived_segments import ArchiveJoin
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.log_start import known_start
@@ -36,20 +36,20 @@ from cordwood.log.reading.missing_segments import (
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import INT32_MAX, INT64_MAX, KIB, Offset, TimestampMs
 from cordwood.storage.files import FileSystem, read_whole
-from cordwood.storage.handle_cache import HandleCache
-from cordwood.storage.high_watermark_file import HighWatermarkFile, LogMarks
-from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.recovery import Damage
-from cordwood.storage.segment import Segment
-from cordwood.storage.segment_files import (
+from cordwood.storage.replacement.segment_files import (
     FoundSegment,
     find_segments,
     newest_base,
     segment_end,
     walk_to_end,
 )
-from cordwood.storage.segment_limits import SegmentLimits
-from cordwood.storage.segment_manifest_file import read_manifest
+from cordwood.storage.segment import Segment
+from cordwood.storage.segment_parts.handle_cache import HandleCache
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.segment_limits import SegmentLimits
+from cordwood.storage.small_files.high_watermark_file import HighWatermarkFile, LogMarks
+from cordwood.storage.small_files.segment_manifest_file import read_manifest
 
 # How long a reader may believe that its topic still exists.
 _CURRENT_S: Final = 1.0

@@ -25,7 +25,7 @@ from typing import Final, Self
 from cordwood.clock import Clock, SystemClock
 from cordwood.errors import CordwoodError
 from cordwood.quantities import INT64_MAX, KIB
-from cordwood.storage.file_access import FileAccess
+from cordwood.storage.disk.file_access import FileAccess
 from cordwood.storage.files import (
     TEMPORARY_SUFFIX,
     FileSystem,

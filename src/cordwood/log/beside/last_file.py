@@ -7,14 +7,14 @@ from cordwood.format.file_names import FileKind
 from cordwood.log.rules.ahead_policy import PAGE_BYTES
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem
-from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.log_file.segment_reader import SegmentReader
+from cordwood.storage.log_file.zero_tail import is_zeros
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_handles import SegmentHandles
-from cordwood.storage.segment_indexes import SegmentIndexes
-from cordwood.storage.segment_limits import SegmentLimits
-from cordwood.storage.segment_names import SegmentNames
-from cordwood.storage.segment_reader import SegmentReader
-from cordwood.storage.zero_tail import is_zeros
+from cordwood.storage.segment_parts.handle_cache import HandleCache
+from cordwood.storage.segment_parts.segment_handles import SegmentHandles
+from cordwood.storage.segment_parts.segment_indexes import SegmentIndexes
+from cordwood.storage.segment_parts.segment_limits import SegmentLimits
+from cordwood.storage.segment_parts.segment_names import SegmentNames
 
 # Fewer zeros than these are not looked for: batches end with zeros, too.
 _ZEROS_MIN: Final = 16

@@ -1,12 +1,12 @@
 """The producers of a log, found in its files by a process that only reads them."""
 
 from cordwood.errors import FormatError
-from cordwood.log.partition.producer_snapshots import read_snapshot, replay
+from cordwood.log.partition.derived_state.producer_snapshots import read_snapshot, replay
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.rules.producer_state import ProducerStates
 from cordwood.quantities import INT64_MAX, Offset, TimestampMs
 from cordwood.storage.files import FileSystem
-from cordwood.storage.segment_files import find_snapshots
+from cordwood.storage.replacement.segment_files import find_snapshots
 
 
 def read_producers(

@@ -9,8 +9,8 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import open_view
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.files import FileSystem
-from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.recovery import Damage
+from cordwood.storage.segment_parts.handle_cache import HandleCache
 
 
 class ReadOnlyLog(LogReader):

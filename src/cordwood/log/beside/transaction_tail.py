@@ -14,12 +14,12 @@ from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.batch_header import CONTROL, TRANSACTIONAL
 from cordwood.format.index_entry import AbortedTransaction
-from cordwood.log.partition.producer_snapshots import marker_in, read_snapshot
+from cordwood.log.partition.derived_state.producer_snapshots import marker_in, read_snapshot
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import NO_OFFSET, Offset, ProducerId
 from cordwood.storage.files import FileSystem
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 from cordwood.value_class import dataclass, field
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cordwood.log.beside.followed_files import LOOKS_MAX, FollowedFiles
 from cordwood.log.beside.producer_listing import read_producers
-from cordwood.log.partition.upkeep_outlook import plan_retention_of, summarize_log
+from cordwood.log.partition.removal.upkeep_outlook import plan_retention_of, summarize_log
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.rules.compaction_plan import CompactionPlan, plan_compaction
 from cordwood.log.rules.retention import RetentionPlan
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import Offset, TimestampMs
-from cordwood.storage.readable_segment import ReadableSegment
-from cordwood.storage.segment_times import find_largest
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.segment_times import find_largest
 
 if TYPE_CHECKING:
     from cordwood.log.compaction.compaction_forecast import CompactionForecast
@@ -90,7 +90,7 @@ class UpkeepPreview:
         """What `plan` would leave of the log. Reads all of it; `pace` gets the bytes read."""
         # These modules take a while to load, and few readers ask for a forecast.
         from cordwood.log.compaction.compaction_forecast import forecast_compaction
-        from cordwood.log.partition.segment_replacement import CompactionSource
+        from cordwood.log.partition.removal.segment_replacement import CompactionSource
 
         def forecast() -> "CompactionForecast":
             files, view = self._files, self._files.local_view()

@@ -12,7 +12,7 @@ from cordwood.log.compaction.compaction_walk import (
     CompactionWalk,
     RunSettings,
 )
-from cordwood.log.partition.segment_replacement import CompactionSource
+from cordwood.log.partition.removal.segment_replacement import CompactionSource
 from cordwood.log.rules.compaction_plan import CompactionPlan
 from cordwood.quantities import MIB, FilePosition, Offset, TimestampMs
 from cordwood.value_class import dataclass

@@ -30,11 +30,11 @@ from cordwood.log.compaction.compaction_walk import (
     RunSettings,
 )
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.segment_replacement import CompactionSource
+from cordwood.log.partition.removal.segment_replacement import CompactionSource
 from cordwood.log.rules.compaction_plan import CompactionPlan, SegmentSummary, group_segments
 from cordwood.quantities import INT64_MAX, FilePosition, Offset, TimestampMs
+from cordwood.storage.replacement.segment_rewrite import SegmentRewrite
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_rewrite import SegmentRewrite
 from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)

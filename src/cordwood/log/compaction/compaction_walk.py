@@ -20,10 +20,10 @@ from cordwood.log.compaction.batch_filter import (
 )
 from cordwood.log.compaction.compaction_transactions import TransactionWalk
 from cordwood.log.compaction.key_map import KeyMap
-from cordwood.log.partition.segment_replacement import CompactionSource
+from cordwood.log.partition.removal.segment_replacement import CompactionSource
 from cordwood.log.rules.compaction_plan import CompactionPlan
 from cordwood.quantities import INT32_MAX, MIB, FilePosition, Offset, TimestampMs
-from cordwood.storage.segment_reader import SegmentReader
+from cordwood.storage.log_file.segment_reader import SegmentReader
 from cordwood.value_class import dataclass
 
 CHUNK_BYTES: Final = 1 * MIB

@@ -62,7 +62,7 @@ from cordwood.log.publishing.publication_ledger import Place
 from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.log.topics.committed_offsets import CommittedOffsets, OffsetsTopicSource
 from cordwood.storage.files import FileSystem
-from cordwood.storage.staged_file import StagedFile
+from cordwood.storage.small_files.staged_file import StagedFile
 
 logger = logging.getLogger(__name__)
 

@@ -16,14 +16,14 @@ from cordwood.errors import FormatError, LogError
 from cordwood.format import kernel_tables as tables
 from cordwood.log.inbox.store_change import DONE, SKIPPED, ChangeAnswer, SwapSegments
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.segment_replacement import CompactionSource
+from cordwood.log.partition.removal.segment_replacement import CompactionSource
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.quantities import INT32_MAX, MIB, FilePosition
 from cordwood.storage.files import FileSystem
+from cordwood.storage.log_file.segment_reader import SegmentReader
+from cordwood.storage.replacement.segment_rewrite import SegmentRewrite
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_reader import SegmentReader
-from cordwood.storage.segment_rewrite import SegmentRewrite
 
 _LOCK_WAIT_S: Final = 10.0  # for the cleaner to finish with this log
 _CHUNK_BYTES: Final = 1 * MIB

@@ -18,7 +18,7 @@ from cordwood.log.compaction.key_sample import KeySample
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import LogView
 from cordwood.quantities import FilePosition, Offset
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 from cordwood.value_class import dataclass, field, fields
 
 if TYPE_CHECKING:

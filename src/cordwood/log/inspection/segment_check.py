@@ -26,8 +26,8 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import has_changed
 from cordwood.quantities import INT64_MAX, MIB, FilePosition, Offset
 from cordwood.storage.files import FileSystem, RealFileSystem, read_whole
-from cordwood.storage.readable_segment import ReadableSegment
-from cordwood.storage.segment_reader import SegmentReader
+from cordwood.storage.log_file.segment_reader import SegmentReader
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 from cordwood.value_class import dataclass, field
 
 PROBLEMS_MAX: Final = 20  # for each segment: more of them say nothing new

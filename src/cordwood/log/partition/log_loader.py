@@ -13,7 +13,11 @@ from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.file_names import FileKind
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
-from cordwood.log.partition.producer_snapshots import load_newest, remove_strays, replay
+from cordwood.log.partition.derived_state.producer_snapshots import (
+    load_newest,
+    remove_strays,
+    replay,
+)
 from cordwood.log.reading.log_start import known_start
 from cordwood.log.reading.missing_segments import missing_front, missing_segments
 from cordwood.log.reading.segment_list import SegmentList
@@ -27,10 +31,7 @@ from cordwood.quantities import (
     Offset,
     TimestampMs,
 )
-from cordwood.storage.checkpoint_file import read_epoch_checkpoint, write_epoch_checkpoint
 from cordwood.storage.files import FileSystem
-from cordwood.storage.handle_cache import HandleCache
-from cordwood.storage.high_watermark_file import LogMarks
 from cordwood.storage.recovery import (
     Damage,
     RecoveryPlan,
@@ -39,9 +40,15 @@ from cordwood.storage.recovery import (
     rebuild_indexes,
     walk_segment,
 )
+from cordwood.storage.replacement.segment_files import FoundSegment, segment_end, tidy_directory
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_files import FoundSegment, segment_end, tidy_directory
-from cordwood.storage.segment_limits import SegmentLimits
+from cordwood.storage.segment_parts.handle_cache import HandleCache
+from cordwood.storage.segment_parts.segment_limits import SegmentLimits
+from cordwood.storage.small_files.checkpoint_file import (
+    read_epoch_checkpoint,
+    write_epoch_checkpoint,
+)
+from cordwood.storage.small_files.high_watermark_file import LogMarks
 from cordwood.value_class import dataclass, field, replace
 
 logger = logging.getLogger(__name__)

@@ -28,29 +28,29 @@ from typing import Any
 
 from cordwood.errors import DiskFullError, LogClosedError
 from cordwood.format.record import Header
-from cordwood.log.partition.appending import Appending
-from cordwood.log.partition.batch_writer import BatchWriter
-from cordwood.log.partition.client_batches import ClientBatches
-from cordwood.log.partition.deletion import Deletion
-from cordwood.log.partition.disk_health import ShortOfRoom
-from cordwood.log.partition.group_commit import GroupCommit
-from cordwood.log.partition.live_source import LiveSource, ReplicaSource
-from cordwood.log.partition.log_archive import LogArchive
-from cordwood.log.partition.log_epochs import LogEpochs
+from cordwood.log.partition.appends.appending import Appending
+from cordwood.log.partition.appends.client_batches import ClientBatches
+from cordwood.log.partition.appends.group_commit import GroupCommit
+from cordwood.log.partition.appends.promises import Promises
+from cordwood.log.partition.appends.publication_hold import PublicationHold
+from cordwood.log.partition.appends.replica_log import ReplicaLog
+from cordwood.log.partition.derived_state.log_epochs import LogEpochs
+from cordwood.log.partition.derived_state.log_producers import LogProducers
 from cordwood.log.partition.log_loader import LoadedLog
-from cordwood.log.partition.log_parts import LogParts
-from cordwood.log.partition.log_producers import LogProducers
-from cordwood.log.partition.log_state import LogState, UnsyncedFiles
-from cordwood.log.partition.log_sync import LogSync
-from cordwood.log.partition.promises import Promises
-from cordwood.log.partition.publication_hold import PublicationHold
-from cordwood.log.partition.replica_log import ReplicaLog
-from cordwood.log.partition.rolling import Rolling
-from cordwood.log.partition.segment_gaps import SegmentGaps
-from cordwood.log.partition.segment_replacement import SegmentReplacement
-from cordwood.log.partition.state_holder import StateHolder
-from cordwood.log.partition.truncation import Truncation
-from cordwood.log.partition.upkeep import Upkeep
+from cordwood.log.partition.removal.deletion import Deletion
+from cordwood.log.partition.removal.segment_replacement import SegmentReplacement
+from cordwood.log.partition.removal.truncation import Truncation
+from cordwood.log.partition.removal.upkeep import Upkeep
+from cordwood.log.partition.state.disk_health import ShortOfRoom
+from cordwood.log.partition.state.log_parts import LogParts
+from cordwood.log.partition.state.log_state import LogState, UnsyncedFiles
+from cordwood.log.partition.state.state_holder import StateHolder
+from cordwood.log.partition.view.live_source import LiveSource, ReplicaSource
+from cordwood.log.partition.view.log_archive import LogArchive
+from cordwood.log.partition.view.segment_gaps import SegmentGaps
+from cordwood.log.partition.writing.batch_writer import BatchWriter
+from cordwood.log.partition.writing.log_sync import LogSync
+from cordwood.log.partition.writing.rolling import Rolling
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.appended import Appended, AppendedRange
 from cordwood.log.rules.topic_config import Durability, TopicConfig

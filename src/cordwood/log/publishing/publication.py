@@ -29,7 +29,7 @@ from cordwood.errors import ConfigError, DiskFullError, StorageError
 from cordwood.format.batch_builder import build_batches
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.record import Record
-from cordwood.log.partition.appending import batch_style
+from cordwood.log.partition.appends.appending import batch_style
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.publishing.publication_ledger import (
     APPLICATION_CHARS_MAX,

@@ -20,7 +20,7 @@ from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import LeaderEpoch, Offset, TimestampMs
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 from cordwood.value_class import dataclass
 
 

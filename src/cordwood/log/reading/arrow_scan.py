@@ -12,7 +12,7 @@ from cordwood.log.reading.record_walk import ReadPlan, following_plan, plan_read
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation
 from cordwood.quantities import MIB, FilePosition, Offset
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 
 if TYPE_CHECKING:
     import pyarrow as pa

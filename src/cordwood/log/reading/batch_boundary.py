@@ -12,7 +12,7 @@ from typing import Final
 from cordwood.errors import FormatError
 from cordwood.format.batch_header import HEADER_SIZE, decode_batch_header
 from cordwood.quantities import FilePosition, Offset
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 
 _HEADERS_MAX: Final = 6  # reading a larger piece is as quick as reading more headers
 _NEAR_BYTES: Final = 32 * 1024  # to the end of the log: an index entry would not be nearer

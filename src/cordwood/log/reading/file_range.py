@@ -9,7 +9,7 @@ from cordwood.log.reading.batch_boundary import boundary_at
 from cordwood.log.reading.log_source import LogSource, open_view
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.files import File
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 from cordwood.value_class import dataclass, replace
 
 

@@ -26,8 +26,8 @@ from cordwood.log.reading.log_source import (
 )
 from cordwood.log.reading.record_walk import segment_runs, was_replaced
 from cordwood.quantities import FilePosition, Offset
-from cordwood.storage.key_index import KeyNotes
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.indexes.key_index import KeyNotes
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 
 # The active segment takes 16 bytes for each record. A segment with more records is read.
 _TAIL_NOTES_MAX: Final = 16_000_000

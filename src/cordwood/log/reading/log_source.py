@@ -15,7 +15,7 @@ from cordwood.format.small_files.segment_manifest import Hole
 from cordwood.log.reading.segment_list import SegmentList, SegmentT_co
 from cordwood.log.rules.isolation import Isolation, is_committed_only
 from cordwood.quantities import Offset, TimestampMs
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 
 # How often a search goes on because compaction has overtaken it.
 ROUNDS_MAX: Final = 8

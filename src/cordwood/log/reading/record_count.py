@@ -20,7 +20,7 @@ from cordwood.log.reading.log_source import LogSource, is_replaced
 from cordwood.log.reading.record_walk import BatchFilter, ReadPlan, plan_read, walk_runs
 from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation
 from cordwood.quantities import INT64_MAX, KIB, FilePosition, Offset
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 
 _WINDOW_BYTES_MIN: Final = 4 * KIB  # one header and a bit: for batches larger than any window
 _WINDOW_BYTES_MAX: Final = 256 * KIB

@@ -35,8 +35,8 @@ from cordwood.log.rules.isolation import (
     is_committed_only,
 )
 from cordwood.quantities import Offset
-from cordwood.storage.readable_segment import ReadableSegment
-from cordwood.storage.segment_reader import SegmentReader
+from cordwood.storage.log_file.segment_reader import SegmentReader
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 
 
 class ReadPlan(NamedTuple):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Generic
 
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.quantities import Offset
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 
 # Bare, any segments, also archived ones. The writer of a log has a SegmentList[Segment].
 if TYPE_CHECKING:

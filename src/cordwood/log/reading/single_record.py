@@ -22,7 +22,7 @@ from cordwood.log.reading.log_source import LogSource, LogView, open_view
 from cordwood.log.reading.record_walk import walk_runs
 from cordwood.quantities import KIB, MIB, Offset
 from cordwood.storage.files import File
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 
 # Enough for the batches between two entries of an index, and for a batch of a few records.
 _WINDOW_BYTES: Final = 8 * KIB

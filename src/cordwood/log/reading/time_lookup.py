@@ -20,8 +20,8 @@ from cordwood.log.reading.log_source import (
     replacements_before,
 )
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
-from cordwood.storage.readable_segment import ReadableSegment
-from cordwood.storage.segment_times import is_true_entry
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.segment_times import is_true_entry
 from cordwood.value_class import dataclass
 
 # Timestamps with a meaning of their own, as in Kafka's ListOffsets.

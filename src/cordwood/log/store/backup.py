@@ -51,13 +51,16 @@ from cordwood.log.topics.log_directory import PartitionName
 from cordwood.log.topics.topic_catalog import Catalog
 from cordwood.log.transactions.coordinator import TransactionCoordinator
 from cordwood.quantities import Offset
-from cordwood.storage.checkpoint_file import write_epoch_checkpoint, write_offset_checkpoint
-from cordwood.storage.file_copy import copy_file, link_or_copy
 from cordwood.storage.files import FileSystem, make_durable_directory, replace_file
-from cordwood.storage.high_watermark_file import HighWatermarkFile
+from cordwood.storage.replacement.file_copy import copy_file, link_or_copy
+from cordwood.storage.replacement.segment_files import find_snapshots
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_files import find_snapshots
-from cordwood.storage.segment_manifest_file import write_manifest
+from cordwood.storage.small_files.checkpoint_file import (
+    write_epoch_checkpoint,
+    write_offset_checkpoint,
+)
+from cordwood.storage.small_files.high_watermark_file import HighWatermarkFile
+from cordwood.storage.small_files.segment_manifest_file import write_manifest
 from cordwood.value_class import dataclass, replace
 
 CopyTo = Callable[[str], None]

@@ -19,7 +19,7 @@ from cordwood.log.topics.topic import Topic, visible_names
 from cordwood.log.topics.topic_catalog import TopicEntry
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem
-from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.segment_parts.handle_cache import HandleCache
 
 logger = logging.getLogger(__name__)
 

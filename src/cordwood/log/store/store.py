@@ -16,9 +16,9 @@ from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.compaction.compaction_run import CompactionResult
 from cordwood.log.inbox.change_service import ChangeService
 from cordwood.log.inbox.group_changes import DirectGroupChanges
-from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
+from cordwood.log.partition.state.log_parts import FlushQueue
+from cordwood.log.partition.state.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.publishing.publication import (
     PublicationId,
     Published,
@@ -70,10 +70,10 @@ from cordwood.log.transactions.coordinator import TransactionCoordinator
 from cordwood.log.transactions.store_transaction import TIMEOUT_MS, LibraryProducers, Transaction
 from cordwood.log.transactions.transaction_topic import TransactionTopic
 from cordwood.security.security_file import SecurityFile
-from cordwood.storage.disk_errors import refused_when_full
+from cordwood.storage.disk.disk_errors import refused_when_full
 from cordwood.storage.files import FileSystem, RealFileSystem
-from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.recovery import Damage
+from cordwood.storage.segment_parts.handle_cache import HandleCache
 from cordwood.value_class import dataclass, field
 
 logger = logging.getLogger(__name__)

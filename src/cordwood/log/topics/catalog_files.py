@@ -35,7 +35,7 @@ from cordwood.log.topics.topic_catalog import (
     render_state,
 )
 from cordwood.quantities import KIB, MIB
-from cordwood.storage.disk_errors import FAILING_DISK_ERRNOS, FULL_DISK_ERRNOS
+from cordwood.storage.disk.disk_errors import FAILING_DISK_ERRNOS, FULL_DISK_ERRNOS
 from cordwood.storage.files import FileSystem, read_whole, replace_file, sync_file, write_all
 from cordwood.value_class import replace
 

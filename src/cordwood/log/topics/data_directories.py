@@ -9,13 +9,13 @@ from typing import NamedTuple
 from cordwood.clock import Clock
 from cordwood.errors import LogClosedError, StorageError
 from cordwood.format.small_files.meta_properties import MetaProperties
-from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.state.log_parts import FlushQueue
 from cordwood.log.rules.interruption import insist
 from cordwood.log.topics.log_directory import DirectoryStatus, LogDirectory, PartitionName
 from cordwood.quantities import NO_PRODUCER_ID
+from cordwood.storage.disk.flusher import Flusher
 from cordwood.storage.files import FileSystem
-from cordwood.storage.flusher import Flusher
 from cordwood.storage.recovery import Damage
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from cordwood.format.file_names import (
 from cordwood.format.small_files.partition_metadata import render_partition_metadata
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem, replace_file
-from cordwood.storage.high_watermark_file import HighWatermarkFile
+from cordwood.storage.small_files.high_watermark_file import HighWatermarkFile
 from cordwood.value_class import dataclass
 
 

@@ -36,9 +36,9 @@ from cordwood.format.small_files.meta_properties import (
     render_meta_properties,
 )
 from cordwood.format.small_files.partition_metadata import encode_topic_id, new_topic_id
-from cordwood.log.partition.disk_health import DiskHealth
-from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.state.disk_health import DiskHealth
+from cordwood.log.partition.state.log_parts import FlushQueue
 from cordwood.log.topics.process_state import (
     merge_state,
     read_offsets,
@@ -46,8 +46,7 @@ from cordwood.log.topics.process_state import (
     unmark_processes,
 )
 from cordwood.quantities import MIB, Offset
-from cordwood.storage.checkpoint_file import write_offset_checkpoint
-from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
+from cordwood.storage.disk.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.files import (
     FileSystem,
     LockHandle,
@@ -55,6 +54,7 @@ from cordwood.storage.files import (
     read_whole,
     replace_file,
 )
+from cordwood.storage.small_files.checkpoint_file import write_offset_checkpoint
 from cordwood.value_class import dataclass, field
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.quantities import MIB, NO_LEADER_EPOCH
-from cordwood.storage.disk_errors import refused_when_full
+from cordwood.storage.disk.disk_errors import refused_when_full
 
 OFFSETS_CONFIG: Final = {
     "cleanup.policy": "compact",

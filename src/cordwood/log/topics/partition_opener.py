@@ -17,9 +17,9 @@ from cordwood.format.file_names import (
 )
 from cordwood.format.small_files.partition_metadata import render_partition_metadata
 from cordwood.log.partition.log_loader import LoadedLog, LoadRequest, load_log, load_new_log
-from cordwood.log.partition.log_parts import LogParts, segment_limits
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
+from cordwood.log.partition.state.log_parts import LogParts, segment_limits
+from cordwood.log.partition.state.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace, cluster_owner
 from cordwood.log.rules.duration_histogram import SharedHistogram
 from cordwood.log.rules.topic_config import TopicConfig
@@ -29,11 +29,11 @@ from cordwood.log.topics.directory_listing import read_topic_id
 from cordwood.log.topics.log_directory import Checkpoints, LogDirectory
 from cordwood.log.topics.topic_catalog import TopicEntry
 from cordwood.quantities import Offset
-from cordwood.storage.disk_errors import refused_when_full
+from cordwood.storage.disk.disk_errors import refused_when_full
 from cordwood.storage.files import FileSystem, replace_file, sync_file, write_file
-from cordwood.storage.handle_cache import HandleCache
-from cordwood.storage.high_watermark_file import HighWatermarkFile
-from cordwood.storage.segment_manifest_file import read_manifest
+from cordwood.storage.segment_parts.handle_cache import HandleCache
+from cordwood.storage.small_files.high_watermark_file import HighWatermarkFile
+from cordwood.storage.small_files.segment_manifest_file import read_manifest
 from cordwood.value_class import dataclass, replace
 
 logger = logging.getLogger(__name__)

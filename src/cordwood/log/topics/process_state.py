@@ -33,8 +33,11 @@ from cordwood.format.file_names import (
 )
 from cordwood.format.small_files.meta_properties import render_clean_shutdown
 from cordwood.quantities import Offset
-from cordwood.storage.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
 from cordwood.storage.files import FileSystem, make_durable_directory, replace_file
+from cordwood.storage.small_files.checkpoint_file import (
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from cordwood.format.small_files.checked_document import (
 from cordwood.log.rules.moments_in_words import in_words
 from cordwood.log.rules.steady_clock import SteadyClock, SteadyTime
 from cordwood.quantities import KIB, TimestampMs
-from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
+from cordwood.storage.disk.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.files import FileSystem, read_whole, replace_file
 
 logger = logging.getLogger(__name__)

@@ -46,7 +46,7 @@ from cordwood.log.topics.partition_opener import PartitionOpener
 from cordwood.log.topics.store_share import StoreShare
 from cordwood.log.topics.topic import Topic, visible_names
 from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
-from cordwood.storage.disk_errors import refused_when_full
+from cordwood.storage.disk.disk_errors import refused_when_full
 from cordwood.storage.files import FileSystem
 from cordwood.value_class import dataclass, field, replace
 

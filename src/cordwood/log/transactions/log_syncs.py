@@ -1,7 +1,7 @@
 """Syncs several logs at once and waits for all of them.
 
-The kernel syncs side by side by itself, if it can (`storage.kernel_syncs`): no thread is started,
-and none contends for the interpreter. Otherwise a few threads do.
+The kernel syncs side by side by itself, if it can (`storage.disk.kernel_syncs`): no thread is
+started, and none contends for the interpreter. Otherwise a few threads do.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import Final
 
 from cordwood.errors import CordwoodError
-from cordwood.log.partition.log_sync import SyncUnderWay
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.writing.log_sync import SyncUnderWay
 from cordwood.quantities import Offset
-from cordwood.storage.kernel_syncs import KernelSyncs
+from cordwood.storage.disk.kernel_syncs import KernelSyncs
 
 _THREADS: Final = 4  # logs that are synced side by side: what a solid-state disk makes use of
 

@@ -30,7 +30,7 @@ from cordwood.format.groups.group_fields import STRING_BYTES_MAX
 from cordwood.format.record import Header, Record
 from cordwood.format.transaction_records import TopicPartition, TransactionState
 from cordwood.format.unplaced_batch import UnplacedBatch
-from cordwood.log.partition.appending import batch_style, check_records
+from cordwood.log.partition.appends.appending import batch_style, check_records
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.appended import Appended, AppendedMany, AppendedRange
 from cordwood.log.rules.interruption import LockHold, insist

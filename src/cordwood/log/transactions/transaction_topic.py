@@ -19,7 +19,7 @@ from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.log.transactions.transaction_config import TransactionConfig
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
-from cordwood.storage.disk_errors import refused_when_full
+from cordwood.storage.disk.disk_errors import refused_when_full
 
 logger = logging.getLogger(__name__)
 

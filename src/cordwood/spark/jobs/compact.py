@@ -51,9 +51,9 @@ from cordwood.spark.jobs.compaction.whole_log import (
 from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
 from cordwood.spark.source.task_list import task_numbers
-from cordwood.storage.file_access import FileAccess
-from cordwood.storage.file_copy import copy_file
+from cordwood.storage.disk.file_access import FileAccess
 from cordwood.storage.files import RealFileSystem
+from cordwood.storage.replacement.file_copy import copy_file
 from cordwood.value_class import dataclass, replace
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from cordwood.spark.sink.sink_columns import SinkColumns
 from cordwood.spark.sink.sink_options import SinkOptions
 from cordwood.spark.sink.task_output import StagedRows, stage_rows
 from cordwood.spark.worker_heap import settle_heap
-from cordwood.storage.file_access import FileAccess
+from cordwood.storage.disk.file_access import FileAccess
 from cordwood.storage.files import RealFileSystem
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from cordwood.spark.sink.row_places import RowPlaces
 from cordwood.spark.sink.sink_columns import SinkColumns
 from cordwood.spark.sink.sink_options import SinkOptions
 from cordwood.storage.files import FileSystem
-from cordwood.storage.staged_file import StagedFileWriter
+from cordwood.storage.small_files.staged_file import StagedFileWriter
 
 _FILE_NAME = "rows.batches"
 

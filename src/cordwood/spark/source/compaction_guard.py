@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from cordwood.errors import CorruptSegmentError
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.quantities import Offset
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 from cordwood.value_class import dataclass
 
 

@@ -10,7 +10,7 @@ from cordwood.errors import FormatError
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.quantities import INT64_MAX, FilePosition, Offset
 from cordwood.spark.source.planning import Piece
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 
 _UNCUT: Final = INT64_MAX
 _GRAINS: Final = 8  # a limit in bytes is met to within an eighth

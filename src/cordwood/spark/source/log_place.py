@@ -23,7 +23,7 @@ from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.topics.directory_listing import read_topic_id
 from cordwood.quantities import Offset
 from cordwood.storage.files import RealFileSystem
-from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.segment_parts.handle_cache import HandleCache
 from cordwood.value_class import dataclass
 
 
@@ -123,7 +123,7 @@ class LogPlace:
 
     def _join_archive(self, log: ReadOnlyLog, opened: ExitStack) -> None:
         """Put the archived segments before the log. Imported here: few topics have an archive."""
-        from cordwood.archive.segment_cache import SegmentCache
+        from cordwood.archive.cache.segment_cache import SegmentCache
         from cordwood.archive.store_archives import StoreArchives
 
         fs = RealFileSystem()

@@ -18,7 +18,7 @@ from typing import Final
 from cordwood.errors import TableChangedError
 from cordwood.quantities import MIB
 from cordwood.spark.tables.replaced_runs import ReplacedRuns
-from cordwood.storage.directory_exchange import exchange
+from cordwood.storage.disk.directory_exchange import exchange
 from cordwood.storage.files import RealFileSystem, read_whole
 from cordwood.value_class import dataclass
 

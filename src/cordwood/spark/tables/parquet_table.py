@@ -37,9 +37,9 @@ from cordwood.errors import ConfigError, TableChangedError
 from cordwood.quantities import MIB
 from cordwood.spark.tables.lake_table import PARTITION_BY, TableState, UpkeepPolicy, WrittenFile
 from cordwood.spark.tables.parquet_runs import STATE, ParquetRuns, RunContent
-from cordwood.storage.directory_exchange import exchange
-from cordwood.storage.file_copy import link_or_copy
+from cordwood.storage.disk.directory_exchange import exchange
 from cordwood.storage.files import RealFileSystem, replace_file
+from cordwood.storage.replacement.file_copy import link_or_copy
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ import pytest
 from cordwood.broker.cluster.cluster_joining import check_directories
 from cordwood.broker.cluster.cluster_member import directory_ids
 from cordwood.errors import ConfigError
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
 

@@ -19,7 +19,7 @@ from cordwood.broker.records.log_watch import LogWatch
 from cordwood.cluster.image.metadata_image import TopicImage
 from cordwood.cluster.image.partition_image import PartitionImage
 from cordwood.cluster.replication.replica_fetch import PartitionPlace
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import LeaderEpoch, Offset
 from cordwood.security.clients.client_security import PLAINTEXT

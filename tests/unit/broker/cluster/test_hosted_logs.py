@@ -19,7 +19,7 @@ from cordwood.cluster.image.metadata_image import ConfigResource, MetadataImage,
 from cordwood.cluster.replication.node_replicas import NodeReplicas
 from cordwood.cluster.replication.replication_ports import NodePorts
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_hosting import HostedTopic
 from cordwood.quantities import Offset

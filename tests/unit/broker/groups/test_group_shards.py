@@ -11,7 +11,7 @@ from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.journal.group_loader import GroupLoader
 from cordwood.broker.groups.journal.group_log import GroupLogWriter
 from cordwood.broker.groups.journal.group_shards import GroupShards
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.topics.committed_offsets import CommittedOffset
 from cordwood.log.topics.topic_hosting import HostedTopic

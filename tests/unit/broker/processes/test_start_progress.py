@@ -16,7 +16,7 @@ from cordwood.broker.processes import start_progress
 from cordwood.broker.processes.held_files import SlotFileSystem
 from cordwood.broker.processes.start_progress import StartProgress
 from cordwood.log.store.store import Store, StoreSetup
-from cordwood.storage.file_access import FileAccess
+from cordwood.storage.disk.file_access import FileAccess
 from cordwood.storage.files import RealFileSystem
 
 WAIT_S = 30.0

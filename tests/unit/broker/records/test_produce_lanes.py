@@ -10,8 +10,8 @@ from cordwood.broker.net.connections.client_connection import ClientConnection
 from cordwood.broker.net.requests.answer import Answer
 from cordwood.broker.net.rows.answer_row import AnswerRow
 from cordwood.format.compression import Codec
-from cordwood.log.partition.client_batches import ClientBatches
-from cordwood.log.partition.log_sync import SyncUnderWay
+from cordwood.log.partition.appends.client_batches import ClientBatches
+from cordwood.log.partition.writing.log_sync import SyncUnderWay
 from cordwood.log.rules.batch_group import BatchGroup
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode

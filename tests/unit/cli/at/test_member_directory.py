@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.store.cluster_mark import mark_cluster_directories
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.topic_hosting import HostedTopic

@@ -11,7 +11,7 @@ from cordwood.cli.commands.verify import problem_line
 from cordwood.clock import SystemClock
 from cordwood.library import open_writer
 from cordwood.log.inspection.segment_check import SegmentProblem
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.topics.topic_hosting import HostedTopic
 from fakes.command_line import CommandLine, CommandTarget

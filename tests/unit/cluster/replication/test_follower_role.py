@@ -8,7 +8,7 @@ from cordwood.cluster.image.partition_image import LeaderRecovery
 from cordwood.cluster.replication.epoch_truncation import cut_for
 from cordwood.cluster.replication.follower_role import Phase
 from cordwood.cluster.replication.replica_fetch import LogBounds, ReplicaError
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.rules.leader_epochs import UNKNOWN_EPOCH_END, EpochEnd
 from cordwood.quantities import LeaderEpoch, Offset
 from fakes.client_batches import client_batch

@@ -17,7 +17,7 @@ from cordwood.cluster.replication.replica_fetch import (
 )
 from cordwood.cluster.replication.replica_rebuild import CopyQuery, ReplicaRebuild
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.topics.replica_swap import NewReplica
 from cordwood.quantities import LeaderEpoch, Offset
 from fakes.client_batches import client_batch

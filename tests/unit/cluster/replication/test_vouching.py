@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from cordwood.cluster.replication.vouching import BrokerEpochFile, vouched_epoch
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.quantities import LeaderEpoch, Offset
 from cordwood.storage.files import replace_file
 from cordwood.storage.recovery import Damage

@@ -13,8 +13,8 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.file_range import read_range
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.quantities import LeaderEpoch, Offset
-from cordwood.storage.checkpoint_file import write_epoch_checkpoint
-from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.segment_parts.handle_cache import HandleCache
+from cordwood.storage.small_files.checkpoint_file import write_epoch_checkpoint
 from fakes.client_batches import NOW, client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem

@@ -25,7 +25,7 @@ from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store
 from cordwood.quantities import MIB, Offset, ProducerId, TimestampMs
-from cordwood.storage.checkpoint_file import read_offset_checkpoint
+from cordwood.storage.small_files.checkpoint_file import read_offset_checkpoint
 from fakes.client_batches import NOW, client_batch, marker_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem

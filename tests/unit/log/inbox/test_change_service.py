@@ -27,7 +27,7 @@ from cordwood.log.inbox.topic_change import ForgetGroup
 from cordwood.log.publishing.publication import PublicationId
 from cordwood.log.store.store import Store
 from cordwood.quantities import TimestampMs
-from cordwood.storage.staged_file import StagedFileWriter
+from cordwood.storage.small_files.staged_file import StagedFileWriter
 from fakes.client_batches import client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem

@@ -9,8 +9,8 @@ from cordwood.errors import LogFailedError
 from cordwood.format.batch_builder import build_batch
 from cordwood.format.record import Record
 from cordwood.format.unplaced_batch import UnplacedBatch
-from cordwood.log.partition.appending import batch_style
-from cordwood.log.partition.group_commit import GroupCommit, PendingAppend
+from cordwood.log.partition.appends.appending import batch_style
+from cordwood.log.partition.appends.group_commit import GroupCommit, PendingAppend
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import MIB, TimestampMs

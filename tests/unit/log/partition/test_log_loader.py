@@ -10,8 +10,8 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.store.store import Store
 from cordwood.quantities import Offset, ProducerId, TimestampMs
-from cordwood.storage.checkpoint_file import write_offset_checkpoint
 from cordwood.storage.files import read_whole, write_all
+from cordwood.storage.small_files.checkpoint_file import write_offset_checkpoint
 from fakes.client_batches import NOW, client_batch, marker_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem

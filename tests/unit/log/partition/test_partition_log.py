@@ -37,7 +37,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.quantities import INT64_MAX, Offset, ProducerId, TimestampMs
 from cordwood.storage.files import read_whole
-from cordwood.storage.segment_indexes import SegmentIndexes
+from cordwood.storage.segment_parts.segment_indexes import SegmentIndexes
 from fakes.client_batches import NOW, client_batch, marker_batch, raw_batch, raw_record
 from fakes.manual_clock import ManualClock
 from fakes.resident_size import resident_bytes

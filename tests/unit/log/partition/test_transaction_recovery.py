@@ -25,9 +25,9 @@ from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import FilePosition, Offset, ProducerId, TimestampMs
-from cordwood.storage.checkpoint_file import write_offset_checkpoint
 from cordwood.storage.files import replace_file
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
+from cordwood.storage.small_files.checkpoint_file import write_offset_checkpoint
 from fakes.client_batches import NOW, client_batch, marker_batch, raw_batch, raw_record
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
@@ -244,7 +244,7 @@ def test_a_reload_that_fails_leaves_no_half_loaded_states(monkeypatch: pytest.Mo
     def fail(*_arguments: object) -> None:
         raise IndexError("injected")
 
-    monkeypatch.setattr("cordwood.log.partition.log_producers.replay", fail)
+    monkeypatch.setattr("cordwood.log.partition.derived_state.log_producers.replay", fail)
     with pytest.raises(IndexError):
         log.truncation.truncate_to(1)
 

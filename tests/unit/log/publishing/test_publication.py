@@ -28,7 +28,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store
-from cordwood.storage.high_watermark_file import HighWatermarkFile
+from cordwood.storage.small_files.high_watermark_file import HighWatermarkFile
 from crash.power_cut import CHANGING
 from fakes.client_batches import client_batch
 from fakes.manual_clock import ManualClock

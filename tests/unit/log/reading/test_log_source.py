@@ -12,7 +12,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import LogView, has_changed
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import Offset, TimestampMs
-from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.segment_parts.readable_segment import ReadableSegment
 from fakes.numbered_log import value
 
 

@@ -10,7 +10,7 @@ from cordwood.errors import CorruptSegmentError
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.record_count import count_records
 from cordwood.log.store.store import Store
-from cordwood.storage.real_file import RealFile
+from cordwood.storage.disk.real_file import RealFile
 
 CONFIG = {"segment.records": "100", "retention.ms": "-1", "durability": "os"}
 

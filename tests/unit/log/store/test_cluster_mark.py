@@ -7,7 +7,7 @@ import pytest
 import cordwood
 from cordwood.errors import ReplicatedLogError, StorageError
 from cordwood.library import open_writer
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import LeaderEpoch
 

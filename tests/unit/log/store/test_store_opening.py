@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood.archive.object_store import ObjectStore
+from cordwood.archive.objects.object_store import ObjectStore
 from cordwood.archive.store_archives import StoreArchives
 from cordwood.errors import FormatError, StorageError
-from cordwood.log.partition.publication_hold import PublicationHold
+from cordwood.log.partition.appends.publication_hold import PublicationHold
 from cordwood.log.publishing.publication_ledger import Place, read_publications, write_publications
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore

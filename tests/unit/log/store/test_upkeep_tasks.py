@@ -14,9 +14,9 @@ from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.rules.steady_clock import SteadyClock
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks
-from cordwood.storage.checkpoint_file import read_offset_checkpoint
-from cordwood.storage.flusher import InlineFlusher
-from cordwood.storage.high_watermark_file import HighWatermarkFile
+from cordwood.storage.disk.flusher import InlineFlusher
+from cordwood.storage.small_files.checkpoint_file import read_offset_checkpoint
+from cordwood.storage.small_files.high_watermark_file import HighWatermarkFile
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, TOPIC, log_of, new_log, open_store

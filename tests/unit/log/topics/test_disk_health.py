@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cordwood.errors import DiskFullError, LogFailedError
-from cordwood.log.partition import disk_health
-from cordwood.log.partition.disk_health import DiskHealth
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.state import disk_health
+from cordwood.log.partition.state.disk_health import DiskHealth
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.topics.log_directory import HANGS_AFTER_S, DirectoryStatus
 from fakes.gated_fs import GatedFileSystem

@@ -7,9 +7,9 @@ import pytest
 from cordwood.errors import DirectoryLockedError
 from cordwood.log.topics.log_directory import LogDirectory, read_checkpoints
 from cordwood.quantities import Offset
-from cordwood.storage.checkpoint_file import read_offset_checkpoint
+from cordwood.storage.disk.flusher import InlineFlusher
 from cordwood.storage.files import read_whole, replace_file
-from cordwood.storage.flusher import InlineFlusher
+from cordwood.storage.small_files.checkpoint_file import read_offset_checkpoint
 from fakes.client_batches import NOW
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem

@@ -15,8 +15,11 @@ from cordwood.log.topics.process_state import (
     state_path,
 )
 from cordwood.quantities import Offset
-from cordwood.storage.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
 from cordwood.storage.files import make_durable_directory, replace_file
+from cordwood.storage.small_files.checkpoint_file import (
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
 from fakes.simulated_fs import SimulatedFileSystem
 
 DATA = "/data"

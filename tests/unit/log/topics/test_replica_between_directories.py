@@ -8,7 +8,7 @@ import pytest
 
 from cordwood.errors import StorageError
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.store.store import Store
 from cordwood.log.topics.replica_swap import REBUILD_MARK, NewReplica
 from cordwood.log.topics.topic_hosting import HostedTopic

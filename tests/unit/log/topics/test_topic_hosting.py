@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from cordwood.errors import NotLeaderError
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic_catalog import CatalogChange
 from cordwood.log.topics.topic_hosting import HostedTopic

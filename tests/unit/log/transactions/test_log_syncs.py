@@ -9,7 +9,7 @@ import cordwood
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.transactions.log_syncs import LogSyncs
 from cordwood.quantities import Offset
-from cordwood.storage.kernel_syncs import KernelSyncs
+from cordwood.storage.disk.kernel_syncs import KernelSyncs
 from fakes.client_batches import client_batch
 from fakes.scarcity import refuse_descriptors, refuse_threads
 

@@ -14,7 +14,7 @@ import pytest
 from cordwood.errors import LogFailedError, ProducerFencedError, TransactionError
 from cordwood.format.file_names import TRANSACTION_STATE_TOPIC
 from cordwood.format.transaction_records import TransactionState, decode_transaction_value
-from cordwood.log.partition.client_batches import ClientBatches
+from cordwood.log.partition.appends.client_batches import ClientBatches
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.store.store import Store, StoreSetup

@@ -25,7 +25,7 @@ from cordwood.spark.sink.sink_columns import SinkColumns
 from cordwood.spark.sink.sink_options import SinkOptions
 from cordwood.spark.sink.task_output import StagedRows, stage_rows
 from cordwood.storage.files import RealFileSystem
-from cordwood.storage.staged_file import StagedFile
+from cordwood.storage.small_files.staged_file import StagedFile
 from fakes.client_batches import NOW
 from fakes.manual_clock import ManualClock
 

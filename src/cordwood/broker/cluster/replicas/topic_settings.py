@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from cordwood.archive.object_store import shown_url, why_unconditional
+from cordwood.archive.objects.object_store import shown_url, why_unconditional
 from cordwood.broker.config.dynamic_keys import ConfigLayers
 from cordwood.cluster.image.metadata_image import MetadataImage
 from cordwood.errors import ConfigError

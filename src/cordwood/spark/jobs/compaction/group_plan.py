@@ -18,7 +18,7 @@ from cordwood.log.beside.producer_listing import read_producers
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.inbox.change_inbox import new_request_id, staging_directory
 from cordwood.log.inbox.store_change import SegmentPlace
-from cordwood.log.partition.upkeep_outlook import summarize_segment
+from cordwood.log.partition.removal.upkeep_outlook import summarize_segment
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.rules.compaction_plan import (
     CompactionPlan,

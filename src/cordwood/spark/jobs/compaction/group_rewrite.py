@@ -27,7 +27,7 @@ from cordwood.log.inbox.store_change import StagedSegment
 from cordwood.quantities import INT32_MAX, Offset, TimestampMs
 from cordwood.spark.jobs.compaction.group_plan import GroupPlan
 from cordwood.spark.jobs.compaction.group_walk import RunSecret, chunks_of, new_key_map, open_group
-from cordwood.storage.file_access import FileAccess
+from cordwood.storage.disk.file_access import FileAccess
 from cordwood.storage.files import File, FileSystem, RealFileSystem, write_all
 from cordwood.value_class import dataclass
 

@@ -16,9 +16,9 @@ from cordwood.log.compaction.key_map import KeyMap
 from cordwood.quantities import MIB, FilePosition, Offset
 from cordwood.spark.jobs.compaction.group_plan import GroupPlan
 from cordwood.storage.files import FileSystem, RealFileSystem
-from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_limits import SegmentLimits
+from cordwood.storage.segment_parts.handle_cache import HandleCache
+from cordwood.storage.segment_parts.segment_limits import SegmentLimits
 from cordwood.value_class import dataclass
 
 CHUNK_BYTES: Final = 1 * MIB

@@ -13,7 +13,7 @@ from cordwood.cluster.replication.node_replicas import NodeReplicas
 from cordwood.cluster.replication.replica_fetch import PartitionPlace
 from cordwood.cluster.replication.replication_ports import NodePorts
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.topics.topic_hosting import HostedTopic
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import Offset

@@ -12,7 +12,7 @@ from cordwood.broker.cluster.transactions.marker_sender import MarkerSender
 from cordwood.broker.cluster.transactions.transaction_shards import SharedWork, TransactionShards
 from cordwood.format.transaction_records import TransactionState, transaction_partition
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.partition.state.replica_role import AMONG_OTHERS
 from cordwood.log.topics.topic_hosting import HostedTopic
 from cordwood.log.transactions.marker_writer import WantedMarker
 from cordwood.log.transactions.transaction_entry import Granted, Outcome

@@ -22,7 +22,7 @@ from cordwood.broker.net.rows import gathered_frames, row_transfers
 from cordwood.broker.net.rows.answer_row import AnswerRow
 from cordwood.broker.net.rows.gathered_frames import Gathering
 from cordwood.broker.net.rows.socket_rows import SocketRows
-from cordwood.log.partition.log_sync import SyncUnderWay
+from cordwood.log.partition.writing.log_sync import SyncUnderWay
 from cordwood.protocol.acl_codes import AclOperation, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
