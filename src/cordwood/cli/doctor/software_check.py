@@ -28,6 +28,7 @@ KERNELS: Final = (
     "cordwood.protocol.sole_fetch",
     "cordwood.protocol.sole_produce",
     "cordwood.spark.decoding.json_fit",
+    "cordwood.storage.disk.kernel_syncs",
 )
 _SOURCE_SUFFIX: Final = ".py"
 _CODECS: Final = (("snappy", "cramjam"), ("lz4", "lz4"), ("zstd", "zstandard"))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.archive import partial_file
 from cordwood.archive.cache.kept_blocks import COMING
+from cordwood.archive.fetching import partial_file
 from cordwood.archive.fetching.fetch_threads import THREADS_MAX
 from cordwood.archive.fetching.partial_file import PartialFile
 from cordwood.archive.fetching.ranged_file import AHEAD_BYTES

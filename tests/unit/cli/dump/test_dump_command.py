@@ -239,9 +239,10 @@ def test_what_groups_keep_is_decoded(cli: CommandLine, data: Path) -> None:
 
 def test_the_state_of_transactions_is_decoded(cli: CommandLine, tmp_path: Path) -> None:
     with cordwood.open(tmp_path / "store") as store:
-        store.create_topic("orders")
+        store.create_topic("orders", partitions=2)
         with store.transaction("billing") as transaction:
-            transaction.append("orders", b"x")
+            transaction.append("orders", b"x", partition=0)
+            transaction.append("orders", b"y", partition=1)
     file = tmp_path / "store" / "__transaction_state-0" / "00000000000000000000.log"
 
     lines = cli.ok("dump", "--decode", "transactions", "--json", str(file)).objects
@@ -256,7 +257,7 @@ def test_the_state_of_transactions_is_decoded(cli: CommandLine, tmp_path: Path) 
     prepared = next(line["decoded"] for line in lines if "decoded" in line and
                     line["decoded"]["state"] == "PrepareCommit")  # fmt: skip
     assert prepared["transactional_id"] == "billing"
-    assert prepared["partitions"] == ["orders:0"]
+    assert prepared["partitions"] == ["orders:0", "orders:1"]
     assert "billing" in cli.ok("dump", "--decode", "transactions", str(file)).out
 
 
