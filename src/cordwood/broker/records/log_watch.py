@@ -153,19 +153,20 @@ class LogWatch:
         for _ in range(len(moved)):
             watch = moved.popleft()
             watch.reported = False
+            log = watch.log
+            was_closed = log.state.is_closed  # first: a log that closes later reports it
             if watch.when_moved is not None:
                 self._tell(watch, watch.when_moved)
             append_held, watch.append_held = watch.append_held, None
             if append_held is not None:
                 self._tell(watch, append_held)
             self._settle_promises(watch)
-            log = watch.log
             for waiter in list(watch.fetches):
                 try:
                     waiter.log_moved(log)
                 except Exception:  # a bug of ours: it affects no other waiter
                     self._failed(watch)
-            if log.state.is_closed:
+            if was_closed:
                 self._watches.pop(log, None)
                 log.promises.watch(None)  # the watch refers to the log: neither would be freed
                 when_closed, watch.when_closed = watch.when_closed, []
