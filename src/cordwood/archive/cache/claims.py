@@ -13,12 +13,16 @@ LOOK_S: Final = 1.0  # claims are given up with a notice; only interrupts make s
 
 
 class Claim:
-    """Held by the call that made it, and by nobody else: see `is_void`."""
+    """Held by the call that made it, and by nobody else: see `is_void`.
 
-    __slots__ = ("__weakref__", "thread_id")
+    `is_over` says that the call is: a traceback may keep the claim all the same.
+    """
+
+    __slots__ = ("__weakref__", "is_over", "thread_id")
 
     def __init__(self) -> None:
         self.thread_id = threading.get_ident()
+        self.is_over = False
 
     @property
     def is_mine(self) -> bool:
@@ -32,4 +36,4 @@ class Claim:
 def is_void(claim: "ref[Claim]") -> bool:
     """Whether the call that made it is over, so that nobody may wait for it."""
     found = claim()
-    return found is None or found.is_mine
+    return found is None or found.is_over or found.is_mine

@@ -113,8 +113,13 @@ class SegmentCache:
         Raises `StorageError` if they are not what the manifest describes.
         """
         claim = Claim()
-        if not self._claim(part.path, part.size, holder, claim):
-            return
+        try:
+            if self._claim(part.path, part.size, holder, claim):
+                self._fetch_claimed(part, pieces)
+        finally:
+            claim.is_over = True  # whatever an interrupt left of it
+
+    def _fetch_claimed(self, part: "CachedPart", pieces: Callable[[], Iterable[bytes]]) -> None:
         try:
             self._fetch(part, pieces)
         except BaseException:

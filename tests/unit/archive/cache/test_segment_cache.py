@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from typing import Any
 
 import pytest
 
@@ -187,3 +188,27 @@ def test_a_file_whose_reader_was_interrupted_is_fetched_by_the_next() -> None:
         assert not thread.is_alive(), where
         assert shelf.held() == ["a"], where
     assert place > 20
+
+
+def test_nobody_waits_for_an_interrupted_reader_whose_traceback_is_kept(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = shelf.put("a", 10)
+    claim = shelf.cache._claim
+
+    def claim_and_stop(*arguments: Any) -> bool:
+        claim(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(shelf.cache, "_claim", claim_and_stop)
+        with pytest.raises(KeyboardInterrupt) as kept:
+            shelf.ensure("a", file)
+
+    thread = threading.Thread(target=shelf.ensure, args=("a", file), daemon=True)
+    thread.start()
+    thread.join(30)
+
+    assert kept.tb is not None
+    assert not thread.is_alive()
+    assert shelf.held() == ["a"]
