@@ -243,7 +243,11 @@ class Store:
         register_offline(offline, self.housekeeping)
         if setup.role.is_sole:  # else other brokers may coordinate them
             register_transactions(self.transactions, self.housekeeping)
-            self.transactions.recover(self.directories.logs(), self.registry.is_adopted)
+            self.transactions.recover(
+                self.directories.logs(),
+                self.registry.is_adopted,
+                has_all=not self.hosting.missing(),
+            )
         for part in (
             self._lifetime,
             self.registry,

@@ -166,7 +166,11 @@ class TransactionCoordinator(TransactionRequests):
                 logger.info("%d transactional ids expired", count)
 
     def recover(
-        self, logs: Iterable[PartitionLog], is_adopted: Callable[[str], bool]
+        self,
+        logs: Iterable[PartitionLog],
+        is_adopted: Callable[[str], bool],
+        *,
+        has_all: bool = True,
     ) -> list[OpenTransaction]:
         """Load all ids, finish what was prepared, and deal with what is open in logs.
 
@@ -180,6 +184,7 @@ class TransactionCoordinator(TransactionRequests):
             is_adopted=is_adopted,
             is_whole=self._topic.is_whole,
             now_ms=self._clock.now_ms(),
+            has_all=has_all,
         )
 
     def admit(self, log: PartitionLog, *, is_adopted: bool) -> None:

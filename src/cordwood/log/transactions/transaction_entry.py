@@ -71,6 +71,7 @@ class TransactionEntry:
         "leases",
         "loaded",
         "metadata",
+        "needs_new_id",
         "next_line_s",
         "pending",
         "unmarked",
@@ -88,6 +89,8 @@ class TransactionEntry:
         self.next_line_s = 0.0  # when a line about fenced producers may be logged
         self.loaded: ProducerIdentity | None = None
         self.floor: ProducerIdentity | None = None
+        # Whether a log that is missing may have later epochs of its producer.
+        self.needs_new_id = False
 
     @property
     def is_idle(self) -> bool:

@@ -29,13 +29,15 @@ Written = Callable[[Refusal | None], None]
 class JournalEntry:
     """A change to write. `value` is None if the id is forgotten.
 
-    `written` is None if nobody waits: then the record need not be durable.
+    `written` is None if nobody waits: then the record need not be durable. `lost` is called if the
+    record could not be written.
     """
 
     transactional_id: str
     value: TransactionMetadata | None
     at_ms: TimestampMs
     written: Written | None = None
+    lost: Callable[[], None] | None = None
 
 
 class JournalGroup:
@@ -100,10 +102,11 @@ class WrittenEntries:
                     entry.transactional_id,
                     error,
                 )
-            if entry.written is None:
-                continue
             try:
-                entry.written(None if error is None else refusal_to_write(error))
+                if error is not None and entry.lost is not None:
+                    entry.lost()
+                if entry.written is not None:
+                    entry.written(None if error is None else refusal_to_write(error))
             except Exception:  # a bug of ours: the others must hear of their records
                 logger.exception("the state of a transaction was written, and then")
 

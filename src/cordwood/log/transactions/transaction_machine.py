@@ -33,7 +33,7 @@ from cordwood.quantities import (
     ProducerId,
     TimestampMs,
 )
-from cordwood.value_class import dataclass
+from cordwood.value_class import dataclass, replace
 
 # Each has a marker to be written at the end, and is part of the record that decides.
 PARTITIONS_MAX: Final = 10_000
@@ -445,6 +445,23 @@ def raised(
 
 
 # --- time-outs, markers, expiry --------------------------------------------------------------
+
+
+def with_new_id(decision: Decision, fresh_id: ProducerId | None) -> Decision:
+    """The same decision; a producer that begins its work gets another producer id.
+
+    What is open in the name of the old one, in a log that is missing now, is then nobody's.
+    """
+    if (
+        not isinstance(decision, Change)
+        or not decision.is_durable
+        or decision.new.state is not TransactionState.EMPTY
+    ):
+        return decision
+    if fresh_id is None:
+        return NeedsProducerId()
+    new = replace(decision.new, producer_id=fresh_id, epoch=0, last_epoch=NO_PRODUCER_EPOCH)
+    return replace(decision, new=new)
 
 
 def decide_fence(

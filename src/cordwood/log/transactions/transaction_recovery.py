@@ -43,15 +43,19 @@ def recover_transactions(
     is_adopted: Callable[[str], bool],
     is_whole: bool,
     now_ms: TimestampMs,
+    has_all: bool = True,
 ) -> list[OpenTransaction]:
     """Complete what was prepared, then deal with what is open in logs (`reconciliation`).
 
     Returns what is left for an operator to decide. Unless `loaded` `is_whole`, nothing is taken
-    for nobody's: the decision about it may be in what cannot be read.
+    for nobody's: the decision about it may be in what cannot be read. Unless `logs` `has_all` that
+    there are, one that is missing may know later epochs of any id (`lone_commit`): each id gets
+    another producer id before it is used again.
     """
     if not loaded and is_whole and not _open_in(logs, is_adopted):
         return []
     epochs = _survey(table, logs, is_adopted)
+    table.misses_logs = not has_all
     entries = table.load(loaded)
     prepared = [entry for entry in entries if entry.metadata and entry.metadata.is_prepared]
     table.work.write_markers(prepared)

@@ -48,6 +48,7 @@ from cordwood.log.transactions.transaction_machine import (
     may_begin_alone,
     may_commit_alone,
     raised,
+    with_new_id,
 )
 from cordwood.log.transactions.transaction_metadata import (
     EPOCH_BUMPING_VERSION,
@@ -73,6 +74,7 @@ class TransactionTable(Generic[Work]):
 
     coordinator_epoch  goes into every marker; it must not be lower than in any log
     log_epochs         what logs have of producers, if ids are missing that may come later
+    misses_logs        whether a log was missing when ids were raised to what logs have
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class TransactionTable(Generic[Work]):
         """
         self.coordinator_epoch = coordinator_epoch
         self.log_epochs: Mapping[ProducerId, int] = {}
+        self.misses_logs = False
         self._clock = clock
         self._lock = lock or threading.Lock()
         self._entries: dict[str, TransactionEntry] = {}
@@ -175,6 +178,8 @@ class TransactionTable(Generic[Work]):
             return self._park(entry, ask)
         metadata = None if entry is None else entry.metadata
         decision = ask.decide(metadata, self._clock.now_ms(), ask.fresh_id)
+        if entry is not None and entry.needs_new_id:
+            decision = with_new_id(decision, ask.fresh_id)
         if isinstance(decision, NeedsProducerId):
             self.work.give_id(ask)
             return None
@@ -231,12 +236,23 @@ class TransactionTable(Generic[Work]):
                 value=new,
                 at_ms=new.last_update_ms,
                 written=written,
+                lost=partial(self._lost, new) if written is None else None,
             ),
             # What nobody needs is written with the next record, or by `retry`. A client of version
             # 1 was told that its partitions are added; one of version 2 adds them by its records.
             is_urgent=written is not None
             or (new.state is TransactionState.ONGOING and not new.bumps_epochs),
         )
+
+    def _lost(self, new: TransactionMetadata) -> None:
+        """A record that nobody waits for could not be written: the next tick tries again.
+
+        For a lone transaction it is the only one that has the epoch.
+        """
+        with self._lock:
+            entry = self._entries.get(new.transactional_id)
+            if entry is not None and entry.metadata is new and not self._is_replicated:
+                self._late.setdefault(new.transactional_id, None)
 
     def _written(
         self, entry: TransactionEntry, ask: Ask, decision: Change, reason: Refusal | None
@@ -282,6 +298,8 @@ class TransactionTable(Generic[Work]):
     def install(self, entry: TransactionEntry, new: TransactionMetadata) -> None:
         """The only place that replaces what is known of an id. Holds the lock."""
         self.budget.replace(entry.metadata, new)
+        if entry.metadata is not None and entry.metadata.producer_id != new.producer_id:
+            entry.needs_new_id = False
         entry.metadata = new
         entry.unmarked = new.partitions if new.is_prepared else frozenset()
         if new.is_prepared and not entry.leases:
@@ -617,6 +635,7 @@ class TransactionTable(Generic[Work]):
                 self.budget.replace(None, metadata)
                 entry.unmarked = metadata.partitions if metadata.is_prepared else frozenset()
                 entry.loaded = metadata.identity_after_end
+                entry.needs_new_id = self.misses_logs
             return list(self._entries.values())
 
     def load_late(self, found: Iterable[TransactionMetadata]) -> int:
@@ -627,6 +646,7 @@ class TransactionTable(Generic[Work]):
                 if metadata.transactional_id not in self._entries:
                     entry = self._entries[metadata.transactional_id] = TransactionEntry()
                     entry.loaded = metadata.identity_after_end
+                    entry.needs_new_id = self.misses_logs
                     self.install(entry, metadata)
                     count += 1
         self.work_here()

@@ -289,7 +289,7 @@ def test_an_epoch_that_is_given_a_second_time_commits_nothing_in_a_late_log(
     unfinished = store.transaction("billing")
     unfinished.__enter__()
     unfinished.append("paid", b"unfinished", partition=1)
-    last = known(store).epoch
+    last = known(store).identity
 
     again, come_back = open_without(fs.kill(), clock, "paid-1")
     for _ in range(count):
@@ -300,7 +300,8 @@ def test_an_epoch_that_is_given_a_second_time_commits_nothing_in_a_late_log(
         transaction.append("paid", b"another", partition=0)
     come_back()
 
-    assert known(again).epoch >= last
+    now = known(again).identity
+    assert now.producer_id != last.producer_id or now.epoch >= last.epoch
     assert committed(again, 1) == [b"1", b"2", b"3"]
     others = [b"meanwhile"] * count
     if is_open:
@@ -314,6 +315,50 @@ def test_an_epoch_that_is_given_a_second_time_commits_nothing_in_a_late_log(
     assert committed(again, 1) == [b"1", b"2", b"3", b"next"]
     assert committed(again, 0) == [b"0", *others]
     again.close()
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_what_is_open_in_a_log_that_missed_a_start_is_not_committed_at_the_next(
+    fs: SimulatedFileSystem, store: Store, clock: ManualClock, count: int
+) -> None:
+    for number in range(1, 4):
+        pay(store, b"%d" % number, partition=1)
+    unfinished = store.transaction("billing")
+    unfinished.__enter__()
+    unfinished.append("paid", b"unfinished", partition=1)
+    after = fs.kill()
+
+    without, _ = open_without(after, clock, "paid-1")
+    for _ in range(count):
+        pay(without, b"meanwhile", partition=0)
+    without.close()
+    after.watch = None
+    with open_store(after, clock=clock) as again:
+        pay(again, b"next", partition=1)
+
+        assert committed(again, 1) == [b"1", b"2", b"3", b"next"]
+        assert committed(again, 0) == [b"0"] + [b"meanwhile"] * count
+
+
+def test_a_record_that_was_put_off_is_written_when_there_is_room_again(
+    fs: SimulatedFileSystem, store: Store
+) -> None:
+    pay(store, b"1")
+    epoch = known(store).epoch
+
+    def fill_disk(operation: str, path: str) -> None:
+        if TRANSACTION_STATE_TOPIC in path and operation == "write_at":
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    fs.watch = fill_disk
+    store.transactions.tick()
+    fs.watch = None
+    store.transactions.tick()
+
+    log = store.topic(TRANSACTION_STATE_TOPIC).partition(0)
+    newest = [decode_transaction_value(record.value or b"") for record in log.read()][-1]
+    assert newest.state is TransactionState.COMPLETE_COMMIT
+    assert newest.producer_epoch == epoch
 
 
 def test_ids_that_come_late_are_raised_to_what_the_logs_have(
