@@ -12,6 +12,7 @@ from typing import Final, Self
 
 from cordwood.clock import Clock, SystemClock
 from cordwood.errors import TopicExistsError
+from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.compaction.compaction_run import CompactionResult
 from cordwood.log.inbox.change_service import ChangeService
@@ -246,7 +247,7 @@ class Store:
             self.transactions.recover(
                 self.directories.logs(),
                 self.registry.is_adopted,
-                has_all=not self.hosting.missing(),
+                has_all=INTERNAL_TOPICS.issuperset(topic for topic, _ in self.hosting.missing()),
             )
         for part in (
             self._lifetime,
