@@ -10,7 +10,7 @@ from typing import Any
 
 import crc32c
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cordwood.format import batch_scan, record_encoding, record_scan, record_table
@@ -402,6 +402,12 @@ def test_encoding_records(
 def test_encoding_a_sole_record(
     value: object, key: object, headers: object, timestamp: int, attributes: int, size_max: int
 ) -> None:
+    # With two mistakes the forms may complain of different ones: a compiled one converts its
+    # numbers first.
+    is_odd = not (
+        headers == [] and isinstance(value, bytes | None) and isinstance(key, bytes | None)
+    )
+    assume(timestamp <= INT64_MAX or not is_odd)
     agreed(
         lambda form: form.encode_sole(
             value, key, headers, timestamp, 5, attributes, size_max, crc32c.crc32c
