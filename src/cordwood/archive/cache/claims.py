@@ -15,25 +15,26 @@ LOOK_S: Final = 1.0  # claims are given up with a notice; only interrupts make s
 class Claim:
     """Held by the call that made it, and by nobody else: see `is_void`.
 
-    `is_over` says that the call is: a traceback may keep the claim all the same.
+    is_open   whether the call has claimed something and not given it up; a traceback may keep the
+              claim when the call is over
     """
 
-    __slots__ = ("__weakref__", "is_over", "thread_id")
+    __slots__ = ("__weakref__", "is_open", "thread_id")
 
     def __init__(self) -> None:
         self.thread_id = threading.get_ident()
-        self.is_over = False
+        self.is_open = False
 
     @property
-    def is_mine(self) -> bool:
-        """Whether this thread made it. If it asks for what it claimed itself, that call is over.
+    def is_void(self) -> bool:
+        """Whether nobody may wait for it.
 
-        A traceback can hold the claim of such a call.
+        If a thread asks for what it claimed itself, the call that claimed it is over.
         """
-        return self.thread_id == threading.get_ident()
+        return not self.is_open or self.thread_id == threading.get_ident()
 
 
 def is_void(claim: "ref[Claim]") -> bool:
     """Whether the call that made it is over, so that nobody may wait for it."""
     found = claim()
-    return found is None or found.is_over or found.is_mine
+    return found is None or found.is_void

@@ -23,13 +23,12 @@ HELD: Final = 4
 class BlockClaim(Claim):
     """The blocks that one call fetches, or writes to the file."""
 
-    __slots__ = ("end", "first", "is_open")
+    __slots__ = ("end", "first")
 
     def __init__(self) -> None:
         super().__init__()
         self.first = 0
         self.end = 0
-        self.is_open = False
 
 
 class KeptBlocks:
@@ -93,7 +92,7 @@ class KeptBlocks:
 
         False if there are none.
         """
-        claims = [claim for claim in self._claims if claim.is_open and not claim.is_mine]
+        claims = [claim for claim in self._claims if not claim.is_void]
         void = [
             number
             for number in range(first, end)

@@ -117,7 +117,7 @@ class SegmentCache:
             if self._claim(part.path, part.size, holder, claim):
                 self._fetch_claimed(part, pieces)
         finally:
-            claim.is_over = True  # whatever an interrupt left of it
+            claim.is_open = False  # whatever an interrupt left of it
 
     def _fetch_claimed(self, part: "CachedPart", pieces: Callable[[], Iterable[bytes]]) -> None:
         try:
@@ -189,6 +189,7 @@ class SegmentCache:
                     self._changed.wait(LOOK_S)  # another thread is fetching it
             self._prepare()
             self._make_room(size, kept=path)
+            claim.is_open = True
             self._entries[path] = _Entry(size, ref(holder), ref(claim))
             self._size += size
             return True
