@@ -290,8 +290,8 @@ class ProducerStates:
         The transaction counts as open until `complete`: if writing the transaction index fails in
         between, no reader may pass it.
         """
+        completed = self.completed_by(marker)
         producer = self._producer(marker.producer_id)
-        first_offset = producer.transaction_start
         producer.enter_epoch(marker.producer_epoch)
         if marker.coordinator_epoch != NO_COORDINATOR_EPOCH:
             producer.coordinator_epoch = marker.coordinator_epoch
@@ -302,14 +302,7 @@ class ProducerStates:
         if guard is not None and not (guard.bumps_epochs and guard.epoch == marker.producer_epoch):
             del self._guards[marker.producer_id]
         self.map_end_offset = Offset(marker.offset + 1)
-        if first_offset is None:
-            return None
-        return CompletedTransaction(
-            producer_id=marker.producer_id,
-            first_offset=first_offset,
-            last_offset=marker.offset,
-            is_aborted=marker.is_abort,
-        )
+        return completed
 
     def completed_by(self, marker: MarkerFacts) -> CompletedTransaction | None:
         """The transaction that a marker will end; None if it has no records here."""
