@@ -10,7 +10,7 @@ from typing import Any
 
 import crc32c
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.format import batch_scan, record_encoding, record_scan, record_table
@@ -402,17 +402,14 @@ def test_encoding_records(
 def test_encoding_a_sole_record(
     value: object, key: object, headers: object, timestamp: int, attributes: int, size_max: int
 ) -> None:
-    # With two mistakes the forms may complain of different ones: a compiled one converts its
-    # numbers first.
-    is_odd = not (
-        headers == [] and isinstance(value, bytes | None) and isinstance(key, bytes | None)
-    )
-    assume(timestamp <= INT64_MAX or not is_odd)
-    agreed(
-        lambda form: form.encode_sole(
+    def call(form: Any) -> object:
+        return form.encode_sole(
             value, key, headers, timestamp, 5, attributes, size_max, crc32c.crc32c
         )
-    )
+
+    if outcome(call, compiled) is OverflowError and outcome(call, plain) is TypeError:
+        return  # two mistakes: a compiled form converts its numbers first
+    agreed(call)
 
 
 @given(records=st.lists(items | odd_items, max_size=8), partitions=st.integers(1, 5))
